@@ -1,0 +1,32 @@
+# Two commands: `make run` shows what this is, `make test` checks it. Both set up .venv when it is missing.
+
+PYTHON ?= python3
+PIP_ARGS ?=
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: run test bench clean
+
+run: $(INSTALLED)
+	@$(BIN)/python examples/tour.py
+
+test: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyrefly check
+	$(BIN)/python -m pytest
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/generator.py
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed: make PYTHON=python3.11 ..."; exit 2; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+		{ echo "Python's venv module is needed: apt-get install python3-venv"; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) --constraint constraints.txt torch --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv

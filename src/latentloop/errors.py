@@ -1,0 +1,16 @@
+"""Mistakes that are the user's to mend: one line that says what was expected, what came, and how to fix it."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """A setting or an input that cannot work; the command line prints its one line and exits with code 2."""
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """End an error about an unknown ``name``: the choices, and the one most likely meant."""
+    choices = sorted(choices)
+    match = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+    hint = f"; did you mean {match[0]!r}?" if match else ""
+    return f"choose from {', '.join(choices)}{hint}"

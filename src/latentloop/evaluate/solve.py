@@ -1,0 +1,57 @@
+"""Answers to problems that people pose: one with its trace, or many from a file of JSON lines."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from numpy import ndarray
+
+from latentloop.config import TaskConfig
+from latentloop.errors import UserError
+from latentloop.task.graph import EMPTY, Problems, concatenate
+from latentloop.task.oracle import solve
+from latentloop.task.text import parse
+
+Solver = Callable[[Problems], list[dict[str, Any]]]
+"""From a batch of problems to the answer to each: ``values`` by variable, and whatever else the solver knows."""
+
+CHUNK = 256
+
+
+def by_variable(problems: Problems, row: int, values: ndarray) -> dict[str, int | None]:
+    """Name one problem's values [node]; None for what is empty."""
+    names = problems.names[row, : problems.sizes[row]]
+    return {f"x{name}": None if value == EMPTY else int(value) for name, value in zip(names, values, strict=False)}
+
+
+def oracle_solver(problems: Problems) -> list[dict[str, Any]]:
+    """Answer with the truth."""
+    values = solve(problems).values
+    return [{"values": by_variable(problems, row, values[row])} for row in range(len(problems))]
+
+
+def answer_lines(lines: Iterable[bytes], task: TaskConfig, solver: Solver) -> Iterator[dict[str, Any]]:
+    """Answer lines ``{"id": .., "text": ..}`` in their order; a line that cannot be answered says why instead."""
+    numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+    while chunk := list(islice(numbered, CHUNK)):
+        asked = [_ask(number, line, task) for number, line in chunk]
+        readable = [problems for _, problems in asked if isinstance(problems, Problems)]
+        answers = iter(solver(concatenate(readable)) if readable else [])
+        for identity, problems in asked:
+            yield {"id": identity} | (next(answers) if isinstance(problems, Problems) else {"error": problems})
+
+
+def _ask(number: int, line: bytes, task: TaskConfig) -> tuple[Any, Problems | str]:
+    """Read one line: its id, and the problem or what is wrong with it."""
+    identity = None
+    try:
+        record = json.loads(line)
+        if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+            raise UserError(f'line {number}: expected {{"id": .., "text": ".."}}, got {line.decode().strip()[:60]}')
+        identity = record.get("id")
+        return identity, parse(record["text"], task)
+    except UserError as error:
+        return identity, str(error)
+    except (ValueError, RecursionError) as error:
+        return identity, f"line {number} is not JSON: {error}"

@@ -1,0 +1,1 @@
+"""A page on which a person watches the model think."""

@@ -1,0 +1,58 @@
+"""Where a number comes from: the command, the code, the machine and the day that made it."""
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+
+def provenance() -> dict[str, Any]:
+    """Describe this run, to be stored beside whatever it measures."""
+    return {
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": _commit(),
+        "machine": machine(),
+        "versions": {name: found for name in ("latentloop", "numpy", "torch") if (found := _version(name))},
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Describe the machine in a few words that matter for timings."""
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+    }
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _commit() -> str | None:
+    """Give the commit of a source checkout, with a mark when files differ from it; None for an installed package."""
+    here = Path(__file__).parent
+    try:
+        run = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+        return subprocess.run(run, capture_output=True, text=True, check=True, timeout=10).stdout.strip() or None
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

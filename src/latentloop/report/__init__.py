@@ -1,0 +1,1 @@
+"""Figures and tables: draws what others computed."""

@@ -1,0 +1,65 @@
+"""Which problems train, choose and test a model: frozen constants, and streams of numbers that cannot meet.
+
+A NumPy ``SeedSequence`` is told apart by its spawn key. Every split has a key of its own that no seed of a user's can
+change, so that no training stream is ever the stream of a validation or a test set.
+"""
+
+import zlib
+
+import numpy as np
+
+from latentloop.config import GraphConfig, TaskConfig
+from latentloop.errors import UserError
+from latentloop.task.graph import Problems, concatenate, sample
+
+DRAWN, TRAIN, VALIDATION, TEST = 0, 1, 2, 3  # DRAWN: what a user samples or writes to a file
+
+TRAIN_NODES = 32
+TRAIN_DEPTH = 7
+TEST_SIZES = tuple(range(8, 129, 8))
+TEST_INSTANCES = 1024
+PUBLISHED_SEED = 23_032
+"""Entropy of the validation and test sets."""
+PUBLISHED_CHUNK = 64
+"""Published sets are drawn in pieces of this many, so that a longer set begins with the shorter one."""
+
+
+def generator(seed: int, *key: int) -> np.random.Generator:
+    """Give the generator named by a seed and a key; different keys give independent streams."""
+    if seed < 0:
+        raise UserError(f"the seed must not be negative, got {seed}")
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def drawn_generator(seed: int, *key: int) -> np.random.Generator:
+    """Give the generator of problems that a user samples, or writes to a file piece by piece."""
+    return generator(seed, DRAWN, *key)
+
+
+def train_generator(seed: int, *key: int) -> np.random.Generator:
+    """Give the generator of one piece of a training stream; ``key`` is, say, the step and the rank."""
+    return generator(seed, TRAIN, *key)
+
+
+def train_graph(nodes: int = TRAIN_NODES, min_nodes: int | None = None) -> GraphConfig:
+    """Give the distribution of the paper's training graphs."""
+    return GraphConfig(nodes=nodes, min_nodes=min_nodes, depth_limit=TRAIN_DEPTH)
+
+
+def validation_problems(task: TaskConfig, nodes: int = TRAIN_NODES, count: int = TEST_INSTANCES) -> Problems:
+    """Draw the problems on which every choice is made: no larger and no deeper than those trained on."""
+    return _published(task, train_graph(nodes), count, VALIDATION)
+
+
+def published_problems(
+    task: TaskConfig, nodes: int, count: int = TEST_INSTANCES, *, family: str = "random"
+) -> Problems:
+    """Draw the published test problems of one size, of any depth: the first ``count`` of an endless list."""
+    return _published(task, GraphConfig(nodes=nodes, family=family), count, TEST)
+
+
+def _published(task: TaskConfig, graph: GraphConfig, count: int, split: int) -> Problems:
+    key = split, graph.nodes, zlib.crc32(graph.family.encode())
+    pieces = range(-(-max(count, 1) // PUBLISHED_CHUNK))
+    drawn = [sample(task, graph, PUBLISHED_CHUNK, generator(PUBLISHED_SEED, *key, piece)) for piece in pieces]
+    return concatenate(drawn)[:count]

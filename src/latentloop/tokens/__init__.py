@@ -1,0 +1,1 @@
+"""How a problem is written for a model."""

@@ -1,0 +1,56 @@
+"""Batches for a model: named tensors, a mask, and the truth beside them."""
+
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from latentloop.task.graph import ABSENT, Problems
+from latentloop.task.oracle import Solution, solve
+from latentloop.tokens.factored import encode
+from latentloop.tokens.vocabulary import FACTORS, Vocabulary
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Factored tokens of some problems, right-padded, with nothing computed yet, and what is true of them."""
+
+    syntax: Int[Tensor, "batch pos"]
+    variable: Int[Tensor, "batch pos"]
+    operation: Int[Tensor, "batch pos"]
+    value: Int[Tensor, "batch pos"]
+    mask: Bool[Tensor, "batch pos"]
+    """Which positions are tokens, not padding."""
+    target: Int[Tensor, "batch node"]
+    """Position of each node's right-hand side; 0 where there is no node."""
+    exists: Bool[Tensor, "batch node"]
+    """Which node columns hold a node."""
+    depth: Int[Tensor, "batch node"]
+    answer: Int[Tensor, "batch node"]
+    """True values; 0 where there is no node."""
+
+    @classmethod
+    def of(cls, problems: Problems, vocabulary: Vocabulary, solution: Solution | None = None) -> Self:
+        """Encode problems and attach their true values and depths."""
+        tokens = encode(problems, vocabulary)
+        solution = solution or solve(problems)
+        long = {factor: torch.from_numpy(getattr(tokens, factor).astype(np.int64)) for factor in FACTORS}
+        exists = torch.from_numpy(tokens.targets != ABSENT)
+        return cls(
+            **long,
+            mask=torch.arange(tokens.syntax.shape[1]) < torch.from_numpy(tokens.lengths.astype(np.int64))[:, None],
+            target=torch.from_numpy(tokens.targets.astype(np.int64)) * exists,
+            exists=exists,
+            depth=torch.from_numpy(solution.depths.astype(np.int64)),
+            answer=torch.from_numpy(solution.values.astype(np.int64)) * exists,
+        )
+
+    def to(self, device: torch.device | str) -> Self:
+        """Move all tensors to a device."""
+        return type(self)(**{slot.name: getattr(self, slot.name).to(device) for slot in fields(self)})
+
+    def __len__(self) -> int:
+        return len(self.mask)

@@ -1,0 +1,132 @@
+"""Problems as factored tokens, all at once, and back to text.
+
+python -m latentloop.tokens.factored
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Int8, Int16, UInt8
+from numpy import ndarray
+
+from latentloop.config import MAX_FAN_IN
+from latentloop.task.graph import ABSENT, EMPTY, Problems
+from latentloop.tokens.vocabulary import Vocabulary
+
+# An equation has room for three operands with two operations between them, `=`, its variable, and `;`.
+_OPERANDS, _OPERATIONS, _EQUALS, _TARGET, _SEP, _SLOTS = slice(0, 5, 2), slice(1, 5, 2), 5, 6, 7, 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """A batch of problems as factored tokens, right-padded, in the smallest integers that hold them.
+
+    Variables have an ``empty`` value: this is the state before the first iteration.
+    """
+
+    syntax: UInt8[ndarray, "batch pos"]
+    variable: Int16[ndarray, "batch pos"]
+    operation: UInt8[ndarray, "batch pos"]
+    value: UInt8[ndarray, "batch pos"]
+    lengths: Int16[ndarray, "batch"]
+    """Tokens before the padding."""
+    targets: Int16[ndarray, "batch node"]
+    """Position of each node's right-hand side; ``ABSENT`` beyond the problem's nodes."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory the arrays take."""
+        return sum(array.nbytes for array in vars(self).values())
+
+
+def problem_slots(problems: Problems, vocabulary: Vocabulary) -> tuple[ndarray, ndarray]:
+    """Lay problems out as flat symbol numbers with room for everything [batch, node, slot], and say what is used."""
+    _check(problems, vocabulary)
+    row = np.arange(len(problems))[:, None, None]
+    slots = np.empty((*problems.names.shape, _SLOTS), np.int16)
+    slots[..., _OPERANDS] = problems.names[row, problems.parents] + vocabulary.variables_from
+    slots[..., 0] = np.where(problems.parents[..., 0] == ABSENT, problems.constants, slots[..., 0])
+    slots[..., _OPERATIONS] = vocabulary.operation_numbers()[problems.operations]
+    slots[..., _EQUALS] = vocabulary.equals
+    slots[..., _TARGET] = problems.names + vocabulary.variables_from
+    slots[..., _SEP] = vocabulary.sep
+
+    used = np.repeat(problems.exists[..., None], _SLOTS, axis=-1)
+    used[..., 2:5:2] &= problems.parents[..., 1:] != ABSENT
+    used[..., 1:5:2] = used[..., 2:5:2]
+    used[np.arange(len(problems)), problems.sizes - 1, _SEP] = False
+    return slots, used
+
+
+def pack(slots: Int16[ndarray, "batch slot"], used: Bool[ndarray, "batch slot"], pad: int) -> tuple[ndarray, ndarray]:
+    """Close the gaps: the used slots of each row, right-padded [batch, pos], and the place each slot went to."""
+    places = used.cumsum(1, dtype=np.int32) - 1
+    packed = np.full((len(slots), int(places[:, -1].max()) + 1), pad, slots.dtype)
+    packed[np.arange(packed.shape[1]) <= places[:, -1:]] = slots[used]
+    return packed, places
+
+
+def encode(problems: Problems, vocabulary: Vocabulary) -> Tokens:
+    """Write problems as factored tokens, nothing computed yet."""
+    slots, used = problem_slots(problems, vocabulary)
+    flat, places = pack(slots.reshape(len(slots), -1), used.reshape(len(used), -1), vocabulary.pad)
+    targets = np.where(problems.exists, places.reshape(used.shape)[..., _TARGET], ABSENT)
+    return Tokens(
+        syntax=vocabulary.factor_table("syntax")[flat],
+        variable=vocabulary.factor_table("variable")[flat],
+        operation=vocabulary.factor_table("operation")[flat],
+        value=vocabulary.factor_table("value")[flat],
+        lengths=(places[:, -1] + 1).astype(np.int16),
+        targets=targets.astype(np.int16),
+    )
+
+
+def fill_in(tokens: Tokens, state: Int8[ndarray, "batch node"], vocabulary: Vocabulary) -> UInt8[ndarray, "batch pos"]:
+    """Write a state of the algorithm into the value factor: right-hand sides hold what is known."""
+    values = tokens.value.copy()
+    row, node = np.nonzero(tokens.targets != ABSENT)
+    known = state[row, node]
+    values[row, tokens.targets[row, node]] = np.where(known == EMPTY, vocabulary.empty, known)
+    return values
+
+
+def read_state(
+    tokens: Tokens, values: UInt8[ndarray, "batch pos"], vocabulary: Vocabulary
+) -> Int8[ndarray, "batch node"]:
+    """Read the state back from a value factor; whatever is not a number counts as empty."""
+    symbols = np.take_along_axis(values, tokens.targets.astype(np.int64), axis=1).astype(np.int8)
+    return np.where((symbols >= vocabulary.task.modulus) | (tokens.targets == ABSENT), np.int8(EMPTY), symbols)
+
+
+def factor_rows(tokens: Tokens, vocabulary: Vocabulary, row: int = 0) -> list[tuple[str, str, str, str]]:
+    """List one problem's tokens for display: the four factors of each, as text."""
+    names = [vocabulary.symbols(factor) for factor in ("syntax", "variable", "operation", "value")]
+    columns = [tokens.syntax, tokens.variable, tokens.operation, tokens.value]
+    return [
+        tuple(symbols[column[row, place]] for symbols, column in zip(names, columns, strict=True))  # pyrefly: ignore
+        for place in range(tokens.lengths[row])
+    ]
+
+
+def decode(tokens: Tokens, vocabulary: Vocabulary, row: int = 0) -> str:
+    """Write one problem's tokens as text; a right-hand side shows the value it holds, as in ``x23[22]``."""
+    spelling = {"=": "=", "sep": ";"}
+    words = []
+    for syntax, variable, operation, value in factor_rows(tokens, vocabulary, row):
+        word = {"value": value, "variable": variable, "operation": operation}.get(syntax) or spelling[syntax]
+        words.append(f"{word}[{value}]" if syntax == "variable" and value != "empty" else word)
+    return " ".join(words)
+
+
+def _check(problems: Problems, vocabulary: Vocabulary) -> None:
+    used = np.bincount(problems.operations.ravel() + 1, minlength=MAX_FAN_IN + 1)[1:]
+    vocabulary.check(problems.modulus, int(problems.names.max(initial=0)), used)
+
+
+if __name__ == "__main__":
+    from latentloop.config import TaskConfig
+    from latentloop.task.text import parse
+
+    vocabulary = Vocabulary(task=TaskConfig())
+    for factors in factor_rows(encode(parse("17 = x42 ; x42 = x7", vocabulary.task), vocabulary), vocabulary):
+        print(factors)  # noqa: T201
