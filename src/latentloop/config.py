@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 from latentloop.errors import UserError, nearest
 
 OPERATIONS = ("+", "-", "*")
 TASKS: dict[str, tuple[str, ...]] = {"add": ("+",), "all": OPERATIONS}
 MODULI = tuple(n for n in range(2, 98) if all(n % d for d in range(2, n)))
+
+ConfigT = TypeVar("ConfigT", bound="Config")
 
 MAX_FAN_IN = 3
 MAX_NODES = 4096
@@ -22,7 +24,7 @@ class Config:
     kind: ClassVar[str] = "configuration"
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+    def from_dict(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
         """Build from plain JSON values, as stored beside a data set or a checkpoint."""
         known = {field.name for field in fields(cls)}
         for key in values:
@@ -57,7 +59,7 @@ class TaskConfig(Config):
             raise UserError(f"operations must be a subset of {OPERATIONS}, in this order, got {self.operations}")
 
     @classmethod
-    def named(cls, name: str, **settings: Any) -> Self:
+    def named(cls, name: str, **settings: Any) -> "TaskConfig":
         """Look up a task of the paper by name: ``add`` or ``all``."""
         if name not in TASKS:
             raise UserError(f"unknown task {name!r}: {nearest(name, TASKS)}")

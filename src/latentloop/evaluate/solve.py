@@ -47,9 +47,9 @@ def _ask(number: int, line: bytes, task: TaskConfig) -> tuple[Any, Problems | st
     identity = None
     try:
         record = json.loads(line)
+        identity = record.get("id") if isinstance(record, dict) else None
         if not isinstance(record, dict) or not isinstance(record.get("text"), str):
             raise UserError(f'line {number}: expected {{"id": .., "text": ".."}}, got {line.decode().strip()[:60]}')
-        identity = record.get("id")
         return identity, parse(record["text"], task)
     except UserError as error:
         return identity, str(error)

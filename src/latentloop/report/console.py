@@ -42,8 +42,8 @@ def trace_tables(problems: Problems, states: np.ndarray, row: int = 0, width: in
         block = states[start : start + room, row]
         table = plain_table("equation", *(f"{t}" for t in range(start, start + len(block))))
         for node, label in enumerate(labels):
-            before = states[start - 1, row, node] if start else EMPTY
-            table.add_row(label, *_history(before, block[:, node]))
+            before = int(states[start - 1, row, node]) if start else EMPTY
+            table.add_row(label, *_history(before, block[:, node].tolist()))
         yield table
 
 

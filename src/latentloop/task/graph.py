@@ -6,7 +6,6 @@ python -m latentloop.task.graph
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from jaxtyping import Int, Int8, Int16
@@ -62,11 +61,11 @@ class Problems:
         """Memory the arrays take."""
         return sum(value.nbytes for value in vars(self).values() if isinstance(value, ndarray))
 
-    def __getitem__(self, rows: slice | Int[ndarray, "rows"]) -> Self:
+    def __getitem__(self, rows: slice | Int[ndarray, "rows"]) -> "Problems":
         """Select rows, dropping columns that none of them needs."""
         sizes = self.sizes[rows]
         width = int(sizes.max(initial=0))
-        return type(self)(
+        return Problems(
             modulus=self.modulus,
             sizes=sizes,
             names=self.names[rows, :width],

@@ -1,7 +1,6 @@
 """Batches for a model: named tensors, a mask, and the truth beside them."""
 
 from dataclasses import dataclass, fields
-from typing import Self
 
 import numpy as np
 import torch
@@ -33,13 +32,13 @@ class Batch:
     """True values; 0 where there is no node."""
 
     @classmethod
-    def of(cls, problems: Problems, vocabulary: Vocabulary, solution: Solution | None = None) -> Self:
+    def of(cls, problems: Problems, vocabulary: Vocabulary, solution: Solution | None = None) -> "Batch":
         """Encode problems and attach their true values and depths."""
         tokens = encode(problems, vocabulary)
         solution = solution or solve(problems)
         long = {factor: torch.from_numpy(getattr(tokens, factor).astype(np.int64)) for factor in FACTORS}
         exists = torch.from_numpy(tokens.targets != ABSENT)
-        return cls(
+        return Batch(
             **long,
             mask=torch.arange(tokens.syntax.shape[1]) < torch.from_numpy(tokens.lengths.astype(np.int64))[:, None],
             target=torch.from_numpy(tokens.targets.astype(np.int64)) * exists,
@@ -48,9 +47,9 @@ class Batch:
             answer=torch.from_numpy(solution.values.astype(np.int64)) * exists,
         )
 
-    def to(self, device: torch.device | str) -> Self:
+    def to(self, device: torch.device | str) -> "Batch":
         """Move all tensors to a device."""
-        return type(self)(**{slot.name: getattr(self, slot.name).to(device) for slot in fields(self)})
+        return Batch(**{slot.name: getattr(self, slot.name).to(device) for slot in fields(self)})
 
     def __len__(self) -> int:
         return len(self.mask)

@@ -84,7 +84,7 @@ def read_values(steps: Int[ndarray, "pos"], vocabulary: Vocabulary) -> dict[int,
 
 
 def same_structure(
-    tokens: Int[ndarray, "batch pos"], reference: Int[ndarray, "batch pos"], vocabulary: Vocabulary
+    tokens: Int[ndarray, "batch pos"], reference: Int[ndarray, "batch other"], vocabulary: Vocabulary
 ) -> Bool[ndarray, "batch"]:
     """Compare trajectories up to ``end`` with all numbers masked: were the right equations recalled?"""
     width = max(tokens.shape[1], reference.shape[1])

@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+
+from latentloop.config import TaskConfig
+from latentloop.errors import UserError
+from latentloop.task.graph import sample
+from latentloop.task.oracle import solve
+from latentloop.task.splits import (
+    PUBLISHED_SEED,
+    TEST_SIZES,
+    TRAIN_DEPTH,
+    published_problems,
+    train_generator,
+    train_graph,
+    validation_problems,
+)
+
+ADD = TaskConfig()
+
+
+def test_published_sizes():
+    assert TEST_SIZES == (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128)
+
+
+def test_no_split_meets_another_even_with_the_published_seed():
+    train = [sample(ADD, train_graph(), 1024, train_generator(PUBLISHED_SEED, step)) for step in range(20)]
+    seen = {print for batch in train for print in batch.fingerprints()}
+    assert len(seen) == 20 * 1024
+    held_out = {p for n in (8, 32) for p in published_problems(ADD, n).fingerprints()}
+    chosen_on = set(validation_problems(ADD).fingerprints())
+    assert len(held_out) == 2048
+    assert not seen & held_out
+    assert not seen & chosen_on
+    assert not chosen_on & held_out
+
+
+def test_a_longer_set_begins_with_the_shorter():
+    assert published_problems(ADD, 16, 100).fingerprints() == published_problems(ADD, 16, 300).fingerprints()[:100]
+
+
+def test_published_bytes_are_frozen():
+    assert published_problems(ADD, 128, 1).fingerprints()[0].hex() == "4b5c541448337994583b0ea4d3a4456d"
+    assert validation_problems(ADD, 32, 1).fingerprints()[0].hex() == "e29282c60190e3bd7c13f340184e6dca"
+
+
+def test_validation_stays_within_training_depth_and_tests_go_beyond():
+    assert solve(validation_problems(ADD)).depths.max() <= TRAIN_DEPTH
+    assert solve(published_problems(ADD, 128, 64)).depths.max() > 2 * TRAIN_DEPTH - 3
+
+
+def test_families_have_published_sets_too():
+    chains = published_problems(ADD, 128, 3, family="chain")
+    assert (solve(chains).depths.max(1) == 128).all()
+    assert np.array_equal(chains.names, published_problems(ADD, 128, 3, family="chain").names)
+
+
+def test_negative_seeds_are_refused():
+    with pytest.raises(UserError, match="got -1"):
+        train_generator(-1)
