@@ -1,15 +1,19 @@
 """Every setting of the system, as frozen dataclasses that refuse what cannot work."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, TypeVar
+from dataclasses import Field, asdict, dataclass, fields
+from typing import Any, ClassVar, Literal, TypeVar
 
 from latentloop.errors import UserError, nearest
+from latentloop.methods import METHODS
+from latentloop.methods import method as lookup
 
 OPERATIONS = ("+", "-", "*")
 TASKS: dict[str, tuple[str, ...]] = {"add": ("+",), "all": OPERATIONS}
 MODULI = tuple(n for n in range(2, 98) if all(n % d for d in range(2, n)))
 
+MethodName = Literal[tuple(METHODS)]  # pyrefly: ignore
 ConfigT = TypeVar("ConfigT", bound="Config")
 
 MAX_FAN_IN = 3
@@ -30,11 +34,18 @@ class Config:
         for key in values:
             if key not in known:
                 raise UserError(f"unknown key {key!r} in the {cls.kind}: {nearest(key, known)}")
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+        return cls(**{field.name: _plain(field, values[field.name]) for field in fields(cls) if field.name in values})
 
     def to_dict(self) -> dict[str, Any]:
         """Give the plain values that ``from_dict`` takes."""
         return asdict(self)
+
+
+def _plain(field: Field, value: Any) -> Any:
+    """Undo what JSON did to a value: settings within settings are mappings, tuples are lists."""
+    if isinstance(field.default, Config):
+        return type(field.default).from_dict(value)
+    return tuple(value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,3 +104,178 @@ class GraphConfig(Config):
             raise UserError(f"the number of leaves must be 1 to {smallest}, the number of nodes, got {self.leaves}")
         if self.depth_limit is not None and self.depth_limit < 2:
             raise UserError(f"the depth limit must be at least 2 (leaves have depth 1), got {self.depth_limit}")
+
+
+POSITION_NAMES = ("abpe", "rope", "nope", "deberta")
+_MODEL_NAME = re.compile(
+    r"(?P<positions>[a-z]+)-(?:T(?P<iterations>\d+))?L(?P<layers>\d+)H(?P<heads>\d+)D(?P<width>\d+)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Config):
+    """The recurrent block and how often it is applied."""
+
+    kind: ClassVar[str] = "model"
+
+    positions: Literal["abpe", "rope", "nope", "deberta"] = "deberta"
+    """Positional encoding."""
+    iterations: int | None = None
+    """Applications of the block, T; None where the method adapts them to the problem."""
+    layers: int = 2
+    """Layers in the block, L."""
+    heads: int = 16
+    """Attention heads, H."""
+    width: int = 256
+    """Size of the hidden vectors, D."""
+    mlp_ratio: int = 4
+    """Hidden units of the MLP for each unit of width."""
+    dropout: float = 0.1
+    """Share of each sub-layer's output that training drops."""
+    window: int = 64
+    """DeBERTa: distances from here on count as one."""
+    relative_width: int = 256
+    """DeBERTa: size of the distance embeddings."""
+    rope_base: float = 10_000.0
+    """RoPE: ratio of its slowest to its fastest rotation."""
+    max_positions: int = 1024
+    """AbPE: positions with a vector of their own."""
+    pin_static: bool = False
+    """Carry only values from iteration to iteration; syntax, variable and operation stay as the problem has them."""
+
+    def __post_init__(self) -> None:
+        if self.positions not in POSITION_NAMES:
+            raise UserError(
+                f"unknown positional encoding {self.positions!r}: {nearest(self.positions, POSITION_NAMES)}"
+            )
+        for name in ("layers", "heads", "width", "mlp_ratio", "window", "relative_width", "max_positions"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.iterations is not None and self.iterations < 1:
+            raise UserError(f"iterations must be at least 1, got {self.iterations}")
+        if self.width % self.heads or (self.positions == "rope" and self.width // self.heads % 2):
+            even = ", each part even for RoPE" if self.positions == "rope" else ""
+            raise UserError(
+                f"the width must be divisible by the heads{even}, got width {self.width}, heads {self.heads}"
+            )
+        if not 0 <= self.dropout < 1:
+            raise UserError(f"dropout must be from 0 up to but not 1, got {self.dropout}")
+
+    @property
+    def name(self) -> str:
+        """The name the paper would print, such as ``deberta-T1L8H16D256``."""
+        steps = "" if self.iterations is None else f"T{self.iterations}"
+        return f"{self.positions}-{steps}L{self.layers}H{self.heads}D{self.width}"
+
+    @classmethod
+    def named(cls, name: str, **settings: Any) -> "ModelConfig":
+        """Read a name as the paper prints it."""
+        head, _, tail = name.partition("-")
+        match = _MODEL_NAME.fullmatch(f"{head.lower()}-{tail.upper()}")
+        if match is None:
+            raise UserError(f"cannot read the model name {name!r}: expected one such as deberta-T1L8H16D256")
+        sizes = {key: int(value) for key, value in match.groupdict().items() if key != "positions" and value}
+        return cls(positions=match["positions"], **sizes, **settings)  # pyrefly: ignore
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(Config):
+    """How weights are found. Schedules depend on steps alone, so that runs reproduce."""
+
+    kind: ClassVar[str] = "training"
+
+    steps: int = 156_250
+    """Optimiser steps."""
+    batch: int = 32
+    """Problems a step, over all devices."""
+    micro_batch: int = 8
+    """Sequences that one forward pass takes at a time: memory and cache use, never the result."""
+    lr: float = 1e-3
+    """Peak learning rate."""
+    warmup: int = 0
+    """Steps over which the learning rate rises from zero."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """What follows the warm-up."""
+    final_lr: float = 0.0
+    """Where the schedule ends, as a share of the peak."""
+    weight_decay: float = 0.01
+    """AdamW's, on matrices; vectors have none."""
+    beta2: float = 0.999
+    """AdamW's memory of squared gradients."""
+    clip: float = 0.0
+    """Largest norm of the gradient; 0: no limit."""
+    ema: float = 0.0
+    """Decay of the running mean of weights that is saved and evaluated; 0: the weights themselves."""
+    seed: int = 0
+    """Seeds weights, problems, dropout and corruption."""
+    deeper: Literal["empty", "ignored"] = "empty"
+    """Target of nodes too deep to be known at an iteration: `empty` as in the authors' code, or no loss at all."""
+    corruption: float = 0.05
+    """Share of batches with wrong values (methods that correct themselves)."""
+    corruption_share: float = 0.5
+    """In such a batch, share of the candidates that get a random symbol."""
+    corruption_of: Literal["last", "frontier", "all"] = "last"
+    """Candidates: values computed last, those about to be computed, or all."""
+    trajectory: Literal["value", "equation-value", "equation-operands-value"] = "equation-value"
+    """Chain-of-thought format."""
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
+    """Fabric's name of the arithmetic."""
+    compile: bool = False
+    """Compile the block with torch.compile: pays in long runs."""
+    log_every: int = 20
+    """Steps between lines of the metrics file."""
+    validate_every: int = 500
+    """Steps between validations; the best checkpoint is the one with the least validation loss."""
+    validation_problems: int = 64
+    """Problems of a validation."""
+    checkpoint_every: int = 500
+    """Steps between checkpoints."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "steps",
+            "batch",
+            "micro_batch",
+            "log_every",
+            "validate_every",
+            "validation_problems",
+            "checkpoint_every",
+        ):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("lr", "warmup", "weight_decay", "clip", "seed", "final_lr"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} must not be negative, got {getattr(self, name)}")
+        for name in ("ema", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(f"{name} must be from 0 up to but not 1, got {getattr(self, name)}")
+        for name in ("corruption", "corruption_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"{name} must be a share from 0 to 1, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(Config):
+    """Everything that decides what a training run gives."""
+
+    kind: ClassVar[str] = "run"
+
+    method: MethodName = "discrete"
+    """A row of the table of methods."""
+    task: TaskConfig = TaskConfig()
+    graph: GraphConfig = GraphConfig(depth_limit=7)
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+
+    def __post_init__(self) -> None:
+        iterations = lookup(self.method).iterations
+        if iterations == "adaptive" and self.model.iterations is not None:
+            raise UserError(
+                f"{self.method} adapts its iterations to the problem: leave them out, got {self.model.iterations}"
+            )
+        if iterations == "one" and self.model.iterations != 1:
+            raise UserError(f"{self.method} applies its block once: iterations must be 1, got {self.model.iterations}")
+        if iterations in ("fixed", "autoregressive") and self.model.iterations is None:
+            raise UserError(f"{self.method} needs a fixed number of iterations, got none: set iterations")
+        if self.graph.nodes > self.task.names:
+            raise UserError(f"{self.graph.nodes} nodes need as many names, and there are {self.task.names}")

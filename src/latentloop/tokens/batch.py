@@ -27,6 +27,8 @@ class Batch:
     """Position of each node's right-hand side; 0 where there is no node."""
     exists: Bool[Tensor, "batch node"]
     """Which node columns hold a node."""
+    fan_in: Int[Tensor, "batch node"]
+    """Number of parents: 0 for leaves."""
     depth: Int[Tensor, "batch node"]
     answer: Int[Tensor, "batch node"]
     """True values; 0 where there is no node."""
@@ -43,6 +45,7 @@ class Batch:
             mask=torch.arange(tokens.syntax.shape[1]) < torch.from_numpy(tokens.lengths.astype(np.int64))[:, None],
             target=torch.from_numpy(tokens.targets.astype(np.int64)) * exists,
             exists=exists,
+            fan_in=torch.from_numpy(problems.fan_in.astype(np.int64)),
             depth=torch.from_numpy(solution.depths.astype(np.int64)),
             answer=torch.from_numpy(solution.values.astype(np.int64)) * exists,
         )
@@ -53,3 +56,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.mask)
+
+    def values_at(self, states: Int[Tensor, "*batch node"], empty: int) -> Int[Tensor, "*batch pos"]:
+        """Write node values into the value factor, where a negative one is ``empty``: a state as a model sees it."""
+        symbols = torch.where(states < 0, empty, states)
+        shape = (*states.shape[:-2], *self.value.shape)
+        target, exists = (x.expand(*states.shape) for x in (self.target, self.exists))
+        # Columns without a node point at position 0, which is never a right-hand side: give it back what it had.
+        return self.value.expand(shape).scatter(-1, target, torch.where(exists, symbols, self.value[:, :1]))

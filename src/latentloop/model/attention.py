@@ -1,0 +1,83 @@
+"""Causal attention: one explicit path that shows its pattern, and torch's fused kernel where nobody looks."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from latentloop.config import ModelConfig
+from latentloop.model.positions import Positions
+
+Watch = Callable[[str, Tensor], None]
+"""Told the name and value of every inner quantity, in TransformerLens' vocabulary."""
+
+
+@dataclass
+class Cache:
+    """Keys and values of one layer at one iteration, for decoding token by token."""
+
+    keys: Float[Tensor, "batch head room dim"]
+    values: Float[Tensor, "batch head room dim"]
+    length: int = 0
+
+    def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add what is new and give everything so far."""
+        start, self.length = self.length, self.length + keys.shape[-2]
+        self.keys[:, :, start : self.length] = keys
+        self.values[:, :, start : self.length] = values
+        return self.keys[:, :, : self.length], self.values[:, :, : self.length]
+
+    def select(self, rows: Tensor) -> None:
+        """Keep some rows of the batch."""
+        self.keys, self.values = self.keys[rows], self.values[rows]
+
+
+class Attention(nn.Module):
+    """Multi-head causal self-attention."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.project = nn.Linear(config.width, 3 * config.width)
+        self.out = nn.Linear(config.width, config.width)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch pos width"],
+        positions: Positions,
+        places: Int[Tensor, "..."],
+        layer: int,
+        *,
+        visible: Bool[Tensor, "batch 1 pos key"] | None = None,
+        cache: Cache | None = None,
+        watch: Watch | None = None,
+    ) -> Float[Tensor, "batch pos width"]:
+        """Attend to earlier positions; ``visible`` replaces the causal mask where rows begin at different places."""
+        queries, keys, values = self.project(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        queries, keys = positions.turn(queries, places), positions.turn(keys, places)
+        if cache is not None:
+            keys, values = cache.extend(keys, values)
+        scale = (positions.terms * queries.shape[-1]) ** -0.5
+        bias = positions.relative(queries, keys, layer)
+        if bias is None and watch is None:
+            z = F.scaled_dot_product_attention(
+                queries, keys, values, attn_mask=visible, is_causal=visible is None and x.shape[1] > 1, scale=scale
+            )
+        else:
+            scores = queries @ keys.mT if bias is None else bias + queries @ keys.mT
+            pattern = (scores * scale).masked_fill(~_causal(scores, visible), -torch.inf).softmax(-1)
+            z = pattern @ values
+            if watch is not None:
+                watch("pattern", pattern)
+                watch("z", z)
+        return self.out(z.transpose(1, 2).flatten(-2))
+
+
+def _causal(scores: Tensor, visible: Tensor | None) -> Bool[Tensor, "..."]:
+    if visible is not None:
+        return visible
+    rows, columns = scores.shape[-2:]
+    return torch.ones(rows, columns, dtype=torch.bool, device=scores.device).tril(columns - rows)

@@ -1,0 +1,150 @@
+"""Where a token stands: four encodings, siblings behind one contract.
+
+An encoding may act at three places: on the embeddings, on queries and keys, and on the scores between them. Tests hold
+each against a double loop over positions.
+"""
+
+from abc import ABC, abstractmethod
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from latentloop.config import ModelConfig
+from latentloop.errors import UserError
+
+
+class Positions(nn.Module, ABC):
+    """The contract. ``places`` are the positions of tokens in their own sequence, padding not counted."""
+
+    terms: int = 1
+    """Number of products summed in a score, which it is scaled by."""
+
+    @abstractmethod
+    def embed(self, x: Float[Tensor, "batch pos width"], places: Int[Tensor, "..."]) -> Tensor:
+        """Act on the embeddings."""
+
+    @abstractmethod
+    def turn(self, x: Float[Tensor, "batch head pos dim"], places: Int[Tensor, "..."]) -> Tensor:
+        """Act on queries or keys."""
+
+    @abstractmethod
+    def relative(
+        self, queries: Float[Tensor, "batch head query dim"], keys: Float[Tensor, "batch head key dim"], layer: int
+    ) -> Tensor | None:
+        """Give what is added to the scores, or None; the last query stands where the last key stands.
+
+        Entries with a key after its query are meaningless: the causal mask hides them.
+        """
+
+
+class AbsolutePositions(Positions):
+    """AbPE: a learned vector for each position, added to the embeddings."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.table = nn.Embedding(config.max_positions, config.width)
+
+    def embed(self, x: Float[Tensor, "batch pos width"], places: Int[Tensor, "..."]) -> Tensor:  # noqa: D102
+        room = self.table.num_embeddings
+        if int(places.max()) >= room:
+            raise UserError(
+                f"the model has absolute positions for {room} tokens, the sequence has {int(places.max()) + 1}"
+            )
+        return x + self.table(places)
+
+    def turn(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
+        return x
+
+    def relative(self, queries: Tensor, keys: Tensor, layer: int) -> None:  # noqa: D102
+        return None
+
+
+class RotaryPositions(Positions):
+    """RoPE: queries and keys turn with their position, so that scores see differences."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        half = config.width // config.heads // 2
+        self.register_buffer("rates", config.rope_base ** (-torch.arange(half) / half), persistent=False)
+
+    def embed(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
+        return x
+
+    def turn(self, x: Float[Tensor, "batch head pos dim"], places: Int[Tensor, "..."]) -> Tensor:  # noqa: D102
+        angles = (places[..., None] * self.rates).unsqueeze(-3)
+        left, right = x.chunk(2, dim=-1)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        return torch.cat([left * cos - right * sin, left * sin + right * cos], dim=-1)
+
+    def relative(self, queries: Tensor, keys: Tensor, layer: int) -> None:  # noqa: D102
+        return None
+
+
+class NoPositions(Positions):
+    """NoPE: only the causal mask tells earlier from later."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+
+    def embed(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
+        return x
+
+    def turn(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
+        return x
+
+    def relative(self, queries: Tensor, keys: Tensor, layer: int) -> None:  # noqa: D102
+        return None
+
+
+class DisentangledPositions(Positions):
+    """DeBERTa: scores add query-to-distance and key-to-distance products, for distances up to a window.
+
+    Products with every distance are computed as a matrix one column wider than needed. Read with rows shorter by one, each
+    row shifts against the one before, and what lay on diagonals comes to lie in columns: no index, no copy.
+    """
+
+    terms = 3
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.heads, self.window = config.heads, config.window
+        self.table = nn.Embedding(config.window, config.relative_width)
+        self.norm = nn.LayerNorm(config.relative_width)
+        self.keys = nn.ModuleList(nn.Linear(config.relative_width, config.width) for _ in range(config.layers))
+        self.queries = nn.ModuleList(nn.Linear(config.relative_width, config.width) for _ in range(config.layers))
+
+    def embed(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
+        return x
+
+    def turn(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
+        return x
+
+    def relative(  # noqa: D102
+        self, queries: Float[Tensor, "batch head query dim"], keys: Float[Tensor, "batch head key dim"], layer: int
+    ) -> Tensor:
+        rows, columns = queries.shape[-2], keys.shape[-2]
+        table = self.norm(self.table.weight)
+        distances = torch.arange(columns, -1, -1, device=queries.device).clamp(max=self.window - 1)
+        # Entry [i, c] of the first product is query i with distance columns - c; row i of the result starts at rows - i.
+        to_key = self._heads(self.keys[layer](table), distances)
+        from_query = (queries @ to_key.mT).flatten(-2)[..., rows:].unflatten(-1, (rows, columns))
+        if rows == 1:
+            to_query = self._heads(self.queries[layer](table), distances[1:])
+            return from_query + (keys * to_query).sum(-1)[..., None, :]
+        # Entry [j, d] of the second product is key j with distance d; row j of the result starts at -j.
+        to_query = self._heads(self.queries[layer](table), distances.flip(0))
+        from_key = (keys @ to_query.mT).flatten(-2)[..., : columns * columns].unflatten(-1, (columns, columns))
+        return from_query + from_key[..., columns - rows :].mT
+
+    def _heads(self, projected: Float[Tensor, "window width"], distances: Int[Tensor, "d"]) -> Tensor:
+        """Look distances up: [head, distance, dim]."""
+        return projected.unflatten(-1, (self.heads, -1)).transpose(0, 1)[:, distances]
+
+
+POSITIONS: dict[str, type[Positions]] = {
+    "abpe": AbsolutePositions,
+    "rope": RotaryPositions,
+    "nope": NoPositions,
+    "deberta": DisentangledPositions,
+}

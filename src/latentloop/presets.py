@@ -1,0 +1,60 @@
+"""Runs with a name: the paper's best models as the authors trained them, and tiny ones that take seconds."""
+
+from latentloop.config import GraphConfig, ModelConfig, RunConfig, TrainConfig
+from latentloop.errors import UserError, nearest
+
+PAPER_TRAINING = TrainConfig(steps=156_250, batch=32, lr=1e-3, weight_decay=0.01)
+PAPER_GRAPH = GraphConfig(nodes=32, depth_limit=7)
+VARIABLE_GRAPH = GraphConfig(nodes=32, min_nodes=8, depth_limit=7)
+COT_POSITIONS = 3072
+"""Positions that cover a published problem of 128 nodes with its longest chain of thought."""
+
+
+def _paper(method: str, model: str, graph: GraphConfig = PAPER_GRAPH, **more: int) -> RunConfig:
+    return RunConfig(method=method, model=ModelConfig.named(model, **more), graph=graph, train=PAPER_TRAINING)
+
+
+TINY_GRAPH = GraphConfig(nodes=8, leaves=3, depth_limit=4)
+TINY_TRAINING = TrainConfig(
+    steps=60, batch=16, micro_batch=32, lr=3e-3, warmup=5, schedule="linear", final_lr=0.1, clip=1.0, ema=0.9,
+    log_every=5, validate_every=20, validation_problems=16, checkpoint_every=20,
+)  # fmt: skip
+
+
+def _tiny(method: str, iterations: int | None) -> RunConfig:
+    model = ModelConfig(
+        iterations=iterations,
+        layers=2,
+        heads=2,
+        width=32,
+        relative_width=32,
+        window=16,
+        dropout=0.0,
+        max_positions=COT_POSITIONS,
+    )
+    return RunConfig(method=method, model=model, graph=TINY_GRAPH, train=TINY_TRAINING)
+
+
+PRESETS: dict[str, RunConfig] = {
+    "paper-feedforward": _paper("feedforward", "deberta-T1L8H16D256"),
+    "paper-recurrent": _paper("recurrent", "rope-T4L2H16D256"),
+    "paper-cot": _paper("cot", "rope-T4L2H16D256", max_positions=COT_POSITIONS),
+    "paper-cot-nope": _paper("cot", "nope-T4L2H16D256", max_positions=COT_POSITIONS),
+    "paper-cot-variable": _paper("cot", "nope-T4L2H16D256", VARIABLE_GRAPH, max_positions=COT_POSITIONS),
+    "paper-continuous": _paper("continuous", "deberta-L2H16D256"),
+    "paper-discrete": _paper("discrete", "deberta-L2H16D256"),
+    "paper-corrected": _paper("corrected", "deberta-L4H16D384"),
+    "tiny-feedforward": _tiny("feedforward", 1),
+    "tiny-recurrent": _tiny("recurrent", 3),
+    "tiny-cot": _tiny("cot", 1),
+    "tiny-continuous": _tiny("continuous", None),
+    "tiny-discrete": _tiny("discrete", None),
+    "tiny-corrected": _tiny("corrected", None),
+}
+
+
+def preset(name: str) -> RunConfig:
+    """Look up a preset by name."""
+    if name not in PRESETS:
+        raise UserError(f"unknown preset {name!r}: {nearest(name, PRESETS)}")
+    return PRESETS[name]

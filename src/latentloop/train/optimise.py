@@ -1,0 +1,49 @@
+"""Small parts of the optimiser: groups, schedule, and the running mean of weights."""
+
+import copy
+import math
+
+import torch
+from torch import nn
+
+from latentloop.config import TrainConfig
+
+
+def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
+    """AdamW that decays matrices and leaves vectors alone."""
+    matrices = [p for p in model.parameters() if p.ndim >= 2]
+    vectors = [p for p in model.parameters() if p.ndim < 2]
+    groups = [
+        {"params": matrices, "weight_decay": train.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=train.lr, betas=(0.9, train.beta2))
+
+
+def learning_rate(step: int, train: TrainConfig) -> float:
+    """Give the rate of a step, counted from 0: linear warm-up, then constant, linear or cosine decay."""
+    if step < train.warmup:
+        return train.lr * (step + 1) / train.warmup
+    done = (step - train.warmup) / max(train.steps - train.warmup, 1)
+    match train.schedule:
+        case "constant":
+            share = 1.0
+        case "linear":
+            share = 1 - (1 - train.final_lr) * done
+        case "cosine":
+            share = train.final_lr + (1 - train.final_lr) * (1 + math.cos(math.pi * done)) / 2
+    return train.lr * share
+
+
+class RunningMean:
+    """Exponential moving average of a model's weights, itself a model; decay grows from 0.1 so that the start is forgotten."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.model = copy.deepcopy(model).requires_grad_(False).eval()
+
+    @torch.no_grad()
+    def update(self, model: nn.Module, step: int) -> None:
+        """Move towards the weights after a step, counted from 0."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(list(self.model.parameters()), list(model.parameters()), 1 - decay)
