@@ -39,20 +39,25 @@ class Checkpoint:
 
     def write(self, folder: Path) -> None:
         """Write a folder that appears under its name only when it is complete."""
+        part = folder.with_name(f".{folder.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        self.write_files(part)
+        if folder.exists():
+            shutil.rmtree(folder)
+        part.rename(folder)
+
+    def write_files(self, folder: Path) -> None:
+        """Write the files into a folder; the manifest comes last, so that an incomplete one is not taken for a checkpoint."""
         files = {
             WEIGHTS: save(self.weights),
             CONFIG: _json(self.run.to_dict()),
             METRICS: _json(self.metrics),
         } | ({TRAINING: save(self.training)} if self.training is not None else {})
         files[MANIFEST] = _json({name: hashlib.sha256(content).hexdigest() for name, content in files.items()})
-        part = folder.with_name(f".{folder.name}.part")
-        shutil.rmtree(part, ignore_errors=True)
+        (folder / MANIFEST).unlink(missing_ok=True)
         for name, content in files.items():
-            with writing(part / name, "wb") as file:
+            with writing(folder / name, "wb") as file:
                 file.write(content)
-        if folder.exists():
-            shutil.rmtree(folder)
-        part.rename(folder)
 
 
 def read_checkpoint(folder: Path, *, training: bool = False) -> Checkpoint:

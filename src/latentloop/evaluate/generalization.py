@@ -1,0 +1,193 @@
+"""How far a model generalizes: the published test sets, size by size, with where every number comes from."""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from latentloop.errors import UserError
+from latentloop.evaluate.metrics import Counts
+from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.evaluate.think import Thought, default_cap, think
+from latentloop.evaluate.trajectories import write_trajectories
+from latentloop.files import write_json, writing
+from latentloop.provenance import provenance
+from latentloop.task.graph import EMPTY, Problems
+from latentloop.task.oracle import solve
+from latentloop.task.splits import PUBLISHED_SEED, published_problems
+from latentloop.tokens.trajectory import read_values, same_structure
+
+Rule = Literal["fixpoint", "depth", "paper", "fixed"]
+RULES: tuple[Rule, ...] = get_args(Rule)
+BEYOND = (2, 4)
+"""Multiples of the iterations needed at which the state is looked at again."""
+Advance = Callable[[int], None]
+
+
+def evaluate_size(
+    loop: LatentLoop,
+    nodes: int,
+    instances: int,
+    *,
+    halt: Rule = "fixpoint",
+    cap: int | None = None,
+    iterations: int | None = None,
+    family: str = "random",
+    advance: Advance = lambda done: None,
+) -> Counts:
+    """Solve the published problems of one size and count what happened."""
+    problems = published_problems(loop.run.task, nodes, instances, family=family)
+    if not loop.method.latent:
+        return _count_trajectories(loop, problems, advance)
+    rule = check_rule(loop, halt)
+    solution = solve(problems)
+    depths = solution.depths.max(1).astype(np.int64)
+    cap = cap or default_cap(nodes)
+    fixed = iterations or loop.run.model.iterations
+    if rule == "fixed":
+        if fixed is None:
+            raise UserError("the rule 'fixed' needs a number of iterations: give --iterations")
+        limits = np.full(len(problems), fixed)
+    else:
+        limits = np.maximum(max(BEYOND) * depths, np.maximum(cap, int(depths.max()) + 1))
+        if loop.method.carries == "hidden":  # no state there ends for certain: go no further than is looked at
+            limits = np.maximum(max(BEYOND) * depths, int(depths.max()) + 1)
+    thoughts = think(loop.model, loop.method, problems, limits, leave=False, advance=advance)
+    counts = Counts()
+    for row, thought in enumerate(thoughts):
+        stop = {"depth": int(depths[row]), "paper": int(depths.max()) + 1, "fixed": fixed or 0}
+        count_thought(counts, thought, solution.values[row], solution.depths[row], rule, cap, stop)
+    return counts
+
+
+def check_rule(loop: LatentLoop, rule: Rule) -> Rule:
+    """Refuse a rule that means nothing for a method; end-to-end methods always run a fixed number of iterations."""
+    if rule not in RULES:
+        raise UserError(f"unknown halting rule {rule!r}: choose from {', '.join(RULES)}")
+    if loop.method.iterations in ("one", "fixed"):
+        return "fixed"
+    return rule
+
+
+def count_thought(
+    counts: Counts, thought: Thought, values: np.ndarray, depths: np.ndarray, rule: Rule, cap: int, stop: dict[str, int]
+) -> None:
+    """Add one problem's thought to the counts, read off under the chosen rule and under all others that apply."""
+    size = thought.states.shape[1]
+    values, depths = values[:size], depths[:size]
+    depth = int(depths.max())
+    halted = thought.fixpoint is not None and thought.fixpoint <= cap
+    circled = not halted and thought.cycle is not None and sum(thought.cycle) <= cap
+    reach = thought.fixpoint if halted else sum(thought.cycle) if circled and thought.cycle is not None else cap
+    ends = {"fixpoint": reach or cap} | stop
+    used = ends[rule]
+    final = thought.at(used)
+    right = final == values
+    counts.add(
+        Counts(
+            problems=1,
+            solved=int(right.all()),
+            nodes=size,
+            nodes_right=int(right.sum()),
+            iterations=used,
+            iterations_by_depth=used / depth,
+            false_halts=int(rule == "fixpoint" and halted and not right.all()),
+        )
+    )
+    counts.by_depth.update(depths.tolist())
+    counts.right_by_depth.update(depths[right].tolist())
+    if rule == "fixpoint":
+        counts.halts["fixpoint" if halted else "cycle" if circled else "cap"] += 1
+    else:
+        counts.halts["depth" if rule == "depth" else "fixed"] += 1
+    if rule != "fixed":
+        for name in ("fixpoint", "depth", "paper"):
+            counts.solved_by_rule[name] += int((thought.at(ends[name]) == values).all())
+        for times in BEYOND:
+            counts.solved_by_rule[f"{times}x"] += int((thought.at(times * depth) == values).all())
+    horizon = max(thought.iterations, stop["paper"] if rule != "fixed" else used)
+    for iteration in range(horizon + 1):
+        counts.solved_by_iteration[iteration] += int((thought.at(iteration) == values).all())
+    wrong = (thought.states[:-1] != values) & (thought.states[:-1] != EMPTY)
+    counts.wrong_values += int(wrong.sum())
+    counts.corrected_values += int((wrong & (thought.states[1:] == values)).sum())
+
+
+def _count_trajectories(loop: LatentLoop, problems: Problems, advance: Advance) -> Counts:
+    """Let a chain-of-thought model write, and read what it wrote."""
+    counts = Counts()
+    order = np.argsort(problems.fan_in.sum(1) + problems.sizes, kind="stable")
+    rows = max(1, min(64, 2**21 // (problems.width * 24 * loop.run.model.width)))
+    for start in range(0, len(order), rows):
+        part = problems[order[start : start + rows]]
+        solution = solve(part)
+        written, reference = write_trajectories(loop.model, part, loop.run.train.trajectory)
+        same = same_structure(written, reference, loop.vocabulary)
+        for row, size in enumerate(part.sizes):
+            given = read_values(written[row], loop.vocabulary)
+            values, depths = solution.values[row, :size], solution.depths[row, :size]
+            found = np.array([given.get(int(name), EMPTY) for name in part.names[row, :size]])
+            right = found == values
+            ended = bool((written[row] == loop.vocabulary.end).any())
+            length = int((written[row] != loop.vocabulary.pad).sum())
+            counts.add(
+                Counts(
+                    problems=1,
+                    solved=int(right.all()),
+                    nodes=int(size),
+                    nodes_right=int(right.sum()),
+                    iterations=length,
+                    iterations_by_depth=length / int(depths.max()),
+                    structure_right=int(same[row]),
+                )
+            )
+            counts.by_depth.update(depths.tolist())
+            counts.right_by_depth.update(depths[right].tolist())
+            counts.halts["end" if ended else "cap"] += 1
+        advance(len(part))
+    return counts
+
+
+def evaluate(
+    loop: LatentLoop,
+    sizes: Sequence[int],
+    instances: int,
+    *,
+    halt: Rule = "fixpoint",
+    cap: int | None = None,
+    iterations: int | None = None,
+    family: str = "random",
+    advance: Advance = lambda done: None,
+) -> dict[str, Any]:
+    """Evaluate size by size: a document with a row and curves for each, and everything needed to get them again."""
+    settings: dict[str, Any] = {"halt": halt, "cap": cap, "iterations": iterations, "family": family}
+    rows, curves = [], {}
+    for nodes in sizes:
+        counts = evaluate_size(loop, nodes, instances, **settings, advance=advance)
+        structure = {} if loop.method.latent else {"structure_right": counts.structure_right / counts.problems}
+        rows.append({"nodes": nodes} | counts.figures() | structure)
+        curves[nodes] = counts.curves()
+    return {
+        "rows": rows,
+        "curves": curves,
+        "average": float(np.mean([row["solved"] for row in rows])),
+        "model": loop.describe(),
+        "settings": settings | {"sizes": list(sizes), "instances": instances, "seed": PUBLISHED_SEED},
+        "approximate_fixpoint": loop.method.carries == "hidden" and halt == "fixpoint",
+        "provenance": provenance(),
+    }
+
+
+def write_evaluation(document: dict[str, Any], path: Path) -> None:
+    """Write the document as JSON, and its rows as CSV beside it."""
+    write_json(path.with_suffix(".json"), document)
+    text = io.StringIO()
+    rows = [{"model": document["model"]["sha256"][:12]} | row for row in document["rows"]]
+    table = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)))
+    table.writeheader()
+    table.writerows(rows)
+    with writing(path.with_suffix(".csv")) as file:
+        file.write(text.getvalue())

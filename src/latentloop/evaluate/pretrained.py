@@ -1,0 +1,161 @@
+"""A trained model in one object: load it by folder or hub id, and ask it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from huggingface_hub import ModelHubMixin, snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+from latentloop.errors import UserError
+from latentloop.evaluate.solve import by_variable
+from latentloop.evaluate.think import Halt, Thought, default_cap, think
+from latentloop.evaluate.trajectories import write_trajectories
+from latentloop.methods import method as lookup
+from latentloop.model.transformer import Transformer
+from latentloop.task.graph import EMPTY, Problems
+from latentloop.task.oracle import solve
+from latentloop.task.text import parse
+from latentloop.tokens.trajectory import read_values
+from latentloop.tokens.vocabulary import Vocabulary
+from latentloop.train.checkpoint import Checkpoint, find_checkpoint, read_checkpoint, weights_hash
+from latentloop.train.loop import load_weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a model says about one problem."""
+
+    values: dict[str, int | None]
+    """By variable; None where the model says no number."""
+    iterations: int
+    """Iterations it took."""
+    halt: Halt
+    """Why it stopped."""
+    trace: list[dict[str, int | None]]
+    """The values after 0, 1, 2, ... iterations."""
+    correct: bool
+    """Whether all values are those of the oracle."""
+
+    def to_dict(self, *, trace: bool = False) -> dict[str, Any]:
+        """Give plain values, with or without the trace."""
+        plain = {"values": self.values, "iterations": self.iterations, "halt": self.halt, "correct": self.correct}
+        return plain | ({"trace": self.trace} if trace else {})
+
+
+class LatentLoop(
+    ModelHubMixin, library_name="latentloop", tags=["latent-reasoning", "looped-transformer"], license="mit"
+):
+    """A trained model with its configuration.
+
+    ``LatentLoop.from_pretrained(folder or hub id)`` loads one; ``save_pretrained`` and ``push_to_hub`` give it away.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, sha256: str = "", device: str = "cpu") -> None:
+        self.checkpoint, self.sha256 = checkpoint, sha256
+        self.run, self.method = checkpoint.run, lookup(checkpoint.run.method)
+        self.vocabulary = Vocabulary(task=self.run.task)
+        self.model = Transformer(self.run.model, self.vocabulary, flat=not self.method.latent)
+        load_weights(self.model, checkpoint.weights)
+        self.model.eval().to(device)
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, **hub: Any) -> "LatentLoop":
+        """Load a checkpoint folder, the best checkpoint of a run folder, or a repository of the hub."""
+        if Path(name).exists():
+            return cls._load(find_checkpoint(Path(name)), device=hub.get("device", "cpu"))
+        try:
+            return super().from_pretrained(name, **hub)
+        except (HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:
+            raise UserError(f"no model {str(name)!r}: it is neither a folder nor to be had from the hub") from error
+
+    @classmethod
+    def _from_pretrained(
+        cls,
+        *,
+        model_id: str,
+        revision: str | None,
+        cache_dir: str | Path | None,
+        force_download: bool,
+        local_files_only: bool,
+        token: str | bool | None,
+        device: str = "cpu",
+        **_: Any,
+    ) -> "LatentLoop":
+        folder = snapshot_download(
+            model_id,
+            revision=revision,
+            cache_dir=cache_dir,
+            force_download=force_download,
+            local_files_only=local_files_only,
+            token=token,
+        )
+        return cls._load(Path(folder), device=device)
+
+    @classmethod
+    def _load(cls, folder: Path, *, device: str) -> "LatentLoop":
+        return cls(read_checkpoint(folder), weights_hash(folder), device)
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        self.checkpoint.write_files(save_directory)
+
+    def describe(self) -> dict[str, Any]:
+        """Say which model this is."""
+        return {
+            "method": self.run.method,
+            "name": self.run.model.name,
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "sha256": self.sha256,
+            "step": self.checkpoint.metrics.get("step"),
+            "config": self.run.to_dict(),
+        }
+
+    def solve(self, problem: str, *, cap: int | None = None) -> Answer:
+        """Solve one problem written as text, such as ``20 = x7 ; 2 = x42 ; x7 + x42 = x23``."""
+        return self.solve_problems(parse(problem, self.run.task), cap=cap)[0]
+
+    def solve_problems(self, problems: Problems, *, cap: int | None = None) -> list[Answer]:
+        """Solve many problems at once."""
+        if not self.method.latent:
+            return self._write(problems)
+        fixed = self.run.model.iterations
+        caps = [fixed or cap or default_cap(int(size)) for size in problems.sizes]
+        thoughts = think(self.model, self.method, problems, np.array(caps), leave=fixed is None)
+        return [self._answer(problems, row, thought) for row, thought in enumerate(thoughts)]
+
+    def _write(self, problems: Problems) -> list[Answer]:
+        """Answer by chain of thought: the iterations are the tokens written."""
+        written, _ = write_trajectories(self.model, problems, self.run.train.trajectory)
+        truth, answers = solve(problems).values, []
+        for row, size in enumerate(problems.sizes):
+            given = read_values(written[row], self.vocabulary)
+            values = np.array([given.get(int(name), EMPTY) for name in problems.names[row, :size]], np.int8)
+            named = by_variable(problems, row, values)
+            answers.append(
+                Answer(
+                    values=named,
+                    iterations=int((written[row] != self.vocabulary.pad).sum()),
+                    halt="end" if (written[row] == self.vocabulary.end).any() else "cap",
+                    trace=[dict.fromkeys(named), named],
+                    correct=bool((values == truth[row, :size]).all()),
+                )
+            )
+        return answers
+
+    def _answer(self, problems: Problems, row: int, thought: Thought) -> Answer:
+        values, size = thought.states[-1], int(problems.sizes[row])
+        halt: Halt = "cap"
+        if self.run.model.iterations is not None:
+            halt = "fixed"
+        elif thought.fixpoint is not None:
+            halt = "fixpoint"
+        elif thought.cycle is not None:
+            halt = "cycle"
+        return Answer(
+            values=by_variable(problems, row, values),
+            iterations=thought.iterations,
+            halt=halt,
+            trace=[by_variable(problems, row, state) for state in thought.states],
+            correct=bool((values == solve(problems[row : row + 1]).values[0, :size]).all()),
+        )
