@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, fields
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from latentloop.errors import UserError, nearest
 from latentloop.methods import METHODS
@@ -13,6 +13,8 @@ OPERATIONS = ("+", "-", "*")
 TASKS: dict[str, tuple[str, ...]] = {"add": ("+",), "all": OPERATIONS}
 MODULI = tuple(n for n in range(2, 98) if all(n % d for d in range(2, n)))
 
+FamilyName = Literal["random", "chain", "star", "tree", "wide", "equal", "zeros", "copies", "triples", "far"]
+PositionsName = Literal["abpe", "rope", "nope", "deberta"]
 MethodName = Literal[tuple(METHODS)]  # pyrefly: ignore
 ConfigT = TypeVar("ConfigT", bound="Config")
 
@@ -36,9 +38,34 @@ class Config:
                 raise UserError(f"unknown key {key!r} in the {cls.kind}: {nearest(key, known)}")
         return cls(**{field.name: _plain(field, values[field.name]) for field in fields(cls) if field.name in values})
 
+    def __post_init__(self) -> None:
+        for name, expected in get_type_hints(type(self)).items():
+            if get_origin(expected) is not ClassVar and not _fits(getattr(self, name), expected):
+                raise UserError(f"{name} in the {self.kind} must be {_described(expected, getattr(self, name))}")
+
     def to_dict(self) -> dict[str, Any]:
         """Give the plain values that ``from_dict`` takes."""
         return asdict(self)
+
+
+def _fits(value: Any, expected: Any) -> bool:
+    """Check a value against the few kinds of types that settings have."""
+    origin, parts = get_origin(expected), get_args(expected)
+    if origin is Literal:
+        return value in parts
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(item, parts[0]) for item in value)
+    if parts:
+        return any(_fits(value, part) for part in parts)
+    kinds = (int, float) if expected is float else expected
+    return isinstance(value, kinds) and (expected is bool or not isinstance(value, bool))
+
+
+def _described(expected: Any, value: Any) -> str:
+    if get_origin(expected) is Literal:
+        return f"one of its choices, got {value!r}: {nearest(str(value), map(str, get_args(expected)))}"
+    name = expected.__name__ if isinstance(expected, type) and not get_args(expected) else str(expected)
+    return f"of type {name.replace('NoneType', 'None')}, got {value!r}"
 
 
 def _plain(field: Field, value: Any) -> Any:
@@ -62,6 +89,7 @@ class TaskConfig(Config):
     """Variables are x0 .. x{names - 1}."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.modulus not in MODULI:
             raise UserError(f"the modulus must be a prime from 2 to 97, got {self.modulus}")
         if not 1 <= self.names <= MAX_NAMES:
@@ -91,10 +119,11 @@ class GraphConfig(Config):
     """Nodes with a given value; None: the family's own number."""
     depth_limit: int | None = None
     """Largest depth, leaves counting 1; None: no limit."""
-    family: str = "random"
+    family: FamilyName = "random"
     """Shape of the graph: a row of ``latentloop.task.families.FAMILIES``."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 1 <= self.nodes <= MAX_NODES:
             raise UserError(f"the number of nodes must be 1 to {MAX_NODES}, got {self.nodes}")
         smallest = self.nodes if self.min_nodes is None else self.min_nodes
@@ -106,7 +135,6 @@ class GraphConfig(Config):
             raise UserError(f"the depth limit must be at least 2 (leaves have depth 1), got {self.depth_limit}")
 
 
-POSITION_NAMES = ("abpe", "rope", "nope", "deberta")
 _MODEL_NAME = re.compile(
     r"(?P<positions>[a-z]+)-(?:T(?P<iterations>\d+))?L(?P<layers>\d+)H(?P<heads>\d+)D(?P<width>\d+)"
 )
@@ -118,7 +146,7 @@ class ModelConfig(Config):
 
     kind: ClassVar[str] = "model"
 
-    positions: Literal["abpe", "rope", "nope", "deberta"] = "deberta"
+    positions: PositionsName = "deberta"
     """Positional encoding."""
     iterations: int | None = None
     """Applications of the block, T; None where the method adapts them to the problem."""
@@ -144,10 +172,7 @@ class ModelConfig(Config):
     """Carry only values from iteration to iteration; syntax, variable and operation stay as the problem has them."""
 
     def __post_init__(self) -> None:
-        if self.positions not in POSITION_NAMES:
-            raise UserError(
-                f"unknown positional encoding {self.positions!r}: {nearest(self.positions, POSITION_NAMES)}"
-            )
+        super().__post_init__()
         for name in ("layers", "heads", "width", "mlp_ratio", "window", "relative_width", "max_positions"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -232,6 +257,7 @@ class TrainConfig(Config):
     """Steps between checkpoints."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in (
             "steps",
             "batch",
@@ -268,6 +294,7 @@ class RunConfig(Config):
     train: TrainConfig = TrainConfig()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         iterations = lookup(self.method).iterations
         if iterations == "adaptive" and self.model.iterations is not None:
             raise UserError(

@@ -15,11 +15,16 @@ from latentloop.errors import UserError
 def writing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a file for writing; it appears under its name only when all of it has reached the disk."""
     temporary = None
+    encoding = None if "b" in mode else "utf-8"
     try:
+        path = path.resolve()  # a link stays a link, and what it points to is written
         if path.is_dir():
             raise IsADirectoryError(None, "it is a folder")
+        if path.exists() and not path.is_file():  # a pipe or a device cannot be moved into place
+            with path.open(mode, encoding=encoding) as file:
+                yield file
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
-        encoding = None if "b" in mode else "utf-8"
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         with os.fdopen(handle, mode, encoding=encoding) as file:
             yield file
@@ -48,10 +53,24 @@ def write_json(path: Path, document: Any) -> None:
         file.write("\n")
 
 
-def read_text(path: Path) -> str:
-    """Read a text file, or say in one line why that cannot be done."""
+def read_json(path: Path) -> dict[str, Any]:
+    """Read one JSON document, or say in one line why that cannot be done."""
     try:
-        return path.read_text(encoding="utf-8")
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"cannot read {path}: it is not JSON ({error})") from error
+    if not isinstance(document, dict):
+        raise UserError(f"cannot read {path}: expected a JSON object, got a {type(document).__name__}")
+    return document
+
+
+def read_text(path: Path, limit: int) -> str:
+    """Read a text file, at most a few bytes more than the limit, or say in one line why that cannot be done."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4 * limit + 4).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"cannot read {path}: it is not UTF-8 text") from error
     except OSError as error:

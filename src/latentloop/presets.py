@@ -16,7 +16,7 @@ def _paper(method: str, model: str, graph: GraphConfig = PAPER_GRAPH, **more: in
 
 TINY_GRAPH = GraphConfig(nodes=8, leaves=3, depth_limit=4)
 TINY_TRAINING = TrainConfig(
-    steps=60, batch=16, micro_batch=32, lr=3e-3, warmup=5, schedule="linear", final_lr=0.1, clip=1.0, ema=0.9,
+    steps=120, batch=16, micro_batch=32, lr=3e-3, warmup=5, schedule="linear", final_lr=0.1, clip=1.0, ema=0.9,
     log_every=5, validate_every=20, validation_problems=16, checkpoint_every=20,
 )  # fmt: skip
 

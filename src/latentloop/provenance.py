@@ -26,7 +26,7 @@ def machine() -> dict[str, Any]:
     """Describe the machine in a few words that matter for timings."""
     return {
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
     }
@@ -43,12 +43,16 @@ def _processor() -> str:
 
 def _commit() -> str | None:
     """Give the commit of a source checkout, with a mark when files differ from it; None for an installed package."""
-    here = Path(__file__).parent
     try:
-        run = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-        return subprocess.run(run, capture_output=True, text=True, check=True, timeout=10).stdout.strip() or None
+        _git("ls-files", "--error-unmatch", Path(__file__).name)  # fails inside a repository that is not ours
+        return _git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*") or None
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def _git(*words: str) -> str:
+    command = ["git", "-C", str(Path(__file__).parent), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
 
 def _version(package: str) -> str | None:

@@ -2,7 +2,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 from latentloop.config import TaskConfig
-from latentloop.evaluate.solve import by_variable
 from latentloop.task.arithmetic import table
 from latentloop.task.graph import EMPTY
 from latentloop.task.oracle import solve, step, trace
@@ -17,16 +16,16 @@ ALL = TaskConfig.named("all")
 def test_values_agree_with_an_independent_evaluation_of_the_text(task, problems):
     values = solve(problems).values
     for row in range(len(problems)):
-        assert by_variable(problems, row, values[row]) == evaluate_text(to_text(problems, row), problems.modulus)
+        assert problems.by_variable(row, values[row]) == evaluate_text(to_text(problems, row), problems.modulus)
 
 
 def test_the_papers_first_example():
     problems = parse(NINE_NODES, ALL)
     solution = solve(problems)
-    values = by_variable(problems, 0, solution.values[0])
+    values = problems.by_variable(0, solution.values[0])
     assert (values["x23"], values["x91"], values["x55"], values["x101"]) == (22, 8, 15, 15)
     assert values["x30"] == (8 - 6 + 15) % 23
-    depths = by_variable(problems, 0, solution.depths[0])
+    depths = problems.by_variable(0, solution.depths[0])
     assert [{x for x in depths if depths[x] == d} for d in (1, 2, 3)] == NINE_GENERATIONS
 
 

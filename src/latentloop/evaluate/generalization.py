@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from latentloop.config import FamilyName
 from latentloop.errors import UserError
 from latentloop.evaluate.metrics import Counts
 from latentloop.evaluate.pretrained import LatentLoop
@@ -35,7 +36,7 @@ def evaluate_size(
     halt: Rule = "fixpoint",
     cap: int | None = None,
     iterations: int | None = None,
-    family: str = "random",
+    family: FamilyName = "random",
     advance: Advance = lambda done: None,
 ) -> Counts:
     """Solve the published problems of one size and count what happened."""
@@ -151,7 +152,7 @@ def _count_trajectories(loop: LatentLoop, problems: Problems, advance: Advance) 
     return counts
 
 
-def evaluate(
+def evaluate_sizes(
     loop: LatentLoop,
     sizes: Sequence[int],
     instances: int,
@@ -159,7 +160,7 @@ def evaluate(
     halt: Rule = "fixpoint",
     cap: int | None = None,
     iterations: int | None = None,
-    family: str = "random",
+    family: FamilyName = "random",
     advance: Advance = lambda done: None,
 ) -> dict[str, Any]:
     """Evaluate size by size: a document with a row and curves for each, and everything needed to get them again."""

@@ -1,5 +1,6 @@
 """A trained model in one object: load it by folder or hub id, and ask it."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ from huggingface_hub import ModelHubMixin, snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
 from latentloop.errors import UserError
-from latentloop.evaluate.solve import by_variable
 from latentloop.evaluate.think import Halt, Thought, default_cap, think
 from latentloop.evaluate.trajectories import write_trajectories
 from latentloop.methods import method as lookup
@@ -21,6 +21,8 @@ from latentloop.tokens.trajectory import read_values
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.checkpoint import Checkpoint, find_checkpoint, read_checkpoint, weights_hash
 from latentloop.train.loop import load_weights
+
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +63,16 @@ class LatentLoop(
         self.model.eval().to(device)
 
     @classmethod
-    def from_pretrained(cls, name: str | Path, **hub: Any) -> "LatentLoop":
+    def from_pretrained(cls, name: str | Path, **hub: Any) -> "LatentLoop":  # pyrefly: ignore
         """Load a checkpoint folder, the best checkpoint of a run folder, or a repository of the hub."""
         if Path(name).exists():
             return cls._load(find_checkpoint(Path(name)), device=hub.get("device", "cpu"))
+        if not _HUB_ID.fullmatch(str(name)):
+            raise UserError(f"no checkpoint {str(name)!r}: expected a folder, or a hub id such as owner/name")
         try:
             return super().from_pretrained(name, **hub)
         except (HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:
-            raise UserError(f"no model {str(name)!r}: it is neither a folder nor to be had from the hub") from error
+            raise UserError(f"no checkpoint {str(name)!r}: it is no folder, and the hub does not give it") from error
 
     @classmethod
     def _from_pretrained(
@@ -131,7 +135,7 @@ class LatentLoop(
         for row, size in enumerate(problems.sizes):
             given = read_values(written[row], self.vocabulary)
             values = np.array([given.get(int(name), EMPTY) for name in problems.names[row, :size]], np.int8)
-            named = by_variable(problems, row, values)
+            named = problems.by_variable(row, values)
             answers.append(
                 Answer(
                     values=named,
@@ -153,9 +157,9 @@ class LatentLoop(
         elif thought.cycle is not None:
             halt = "cycle"
         return Answer(
-            values=by_variable(problems, row, values),
+            values=problems.by_variable(row, values),
             iterations=thought.iterations,
             halt=halt,
-            trace=[by_variable(problems, row, state) for state in thought.states],
+            trace=[problems.by_variable(row, state) for state in thought.states],
             correct=bool((values == solve(problems[row : row + 1]).values[0, :size]).all()),
         )

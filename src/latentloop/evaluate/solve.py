@@ -5,11 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from numpy import ndarray
-
 from latentloop.config import TaskConfig
 from latentloop.errors import UserError
-from latentloop.task.graph import EMPTY, Problems, concatenate
+from latentloop.task.graph import Problems, concatenate
 from latentloop.task.oracle import solve
 from latentloop.task.text import parse
 
@@ -19,16 +17,10 @@ Solver = Callable[[Problems], list[dict[str, Any]]]
 CHUNK = 256
 
 
-def by_variable(problems: Problems, row: int, values: ndarray) -> dict[str, int | None]:
-    """Name one problem's values [node]; None for what is empty."""
-    names = problems.names[row, : problems.sizes[row]]
-    return {f"x{name}": None if value == EMPTY else int(value) for name, value in zip(names, values, strict=False)}
-
-
 def oracle_solver(problems: Problems) -> list[dict[str, Any]]:
     """Answer with the truth."""
     values = solve(problems).values
-    return [{"values": by_variable(problems, row, values[row])} for row in range(len(problems))]
+    return [{"values": problems.by_variable(row, values[row])} for row in range(len(problems))]
 
 
 def answer_lines(lines: Iterable[bytes], task: TaskConfig, solver: Solver) -> Iterator[dict[str, Any]]:
@@ -42,11 +34,15 @@ def answer_lines(lines: Iterable[bytes], task: TaskConfig, solver: Solver) -> It
             yield {"id": identity} | (next(answers) if isinstance(problems, Problems) else {"error": problems})
 
 
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON value")
+
+
 def _ask(number: int, line: bytes, task: TaskConfig) -> tuple[Any, Problems | str]:
     """Read one line: its id, and the problem or what is wrong with it."""
     identity = None
     try:
-        record = json.loads(line)
+        record = json.loads(line, parse_constant=_refuse)
         identity = record.get("id") if isinstance(record, dict) else None
         if not isinstance(record, dict) or not isinstance(record.get("text"), str):
             raise UserError(f'line {number}: expected {{"id": .., "text": ".."}}, got {line.decode().strip()[:60]}')

@@ -61,19 +61,25 @@ class Attention(nn.Module):
         if cache is not None:
             keys, values = cache.extend(keys, values)
         scale = (positions.terms * queries.shape[-1]) ** -0.5
-        bias = positions.relative(queries, keys, layer)
+        queries = queries * scale
+        bias = positions.relative(queries, keys, layer, scale)
         if bias is None and watch is None:
             z = F.scaled_dot_product_attention(
-                queries, keys, values, attn_mask=visible, is_causal=visible is None and x.shape[1] > 1, scale=scale
+                queries, keys, values, attn_mask=visible, is_causal=visible is None and x.shape[1] > 1, scale=1.0
             )
         else:
-            scores = queries @ keys.mT if bias is None else bias + queries @ keys.mT
-            pattern = (scores * scale).masked_fill(~_causal(scores, visible), -torch.inf).softmax(-1)
+            scores = queries @ keys.mT if bias is None else _add_product(bias, queries, keys)
+            pattern = scores.masked_fill_(~_causal(scores, visible), -torch.inf).softmax(-1)
             z = pattern @ values
             if watch is not None:
                 watch("pattern", pattern)
                 watch("z", z)
         return self.out(z.transpose(1, 2).flatten(-2))
+
+
+def _add_product(bias: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+    """Add all scores to a bias in one pass."""
+    return torch.baddbmm(bias.flatten(0, 1), queries.flatten(0, 1), keys.flatten(0, 1).mT).unflatten(0, bias.shape[:2])
 
 
 def _causal(scores: Tensor, visible: Tensor | None) -> Bool[Tensor, "..."]:

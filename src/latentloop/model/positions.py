@@ -30,11 +30,16 @@ class Positions(nn.Module, ABC):
 
     @abstractmethod
     def relative(
-        self, queries: Float[Tensor, "batch head query dim"], keys: Float[Tensor, "batch head key dim"], layer: int
+        self,
+        queries: Float[Tensor, "batch head query dim"],
+        keys: Float[Tensor, "batch head key dim"],
+        layer: int,
+        scale: float,
     ) -> Tensor | None:
         """Give what is added to the scores, or None; the last query stands where the last key stands.
 
-        Entries with a key after its query are meaningless: the causal mask hides them.
+        Queries come scaled; whatever has no query in it must scale itself. Entries with a key after its query are
+        meaningless: the causal mask hides them.
         """
 
 
@@ -56,7 +61,7 @@ class AbsolutePositions(Positions):
     def turn(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
         return x
 
-    def relative(self, queries: Tensor, keys: Tensor, layer: int) -> None:  # noqa: D102
+    def relative(self, queries: Tensor, keys: Tensor, layer: int, scale: float) -> None:  # noqa: D102
         return None
 
 
@@ -77,7 +82,7 @@ class RotaryPositions(Positions):
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         return torch.cat([left * cos - right * sin, left * sin + right * cos], dim=-1)
 
-    def relative(self, queries: Tensor, keys: Tensor, layer: int) -> None:  # noqa: D102
+    def relative(self, queries: Tensor, keys: Tensor, layer: int, scale: float) -> None:  # noqa: D102
         return None
 
 
@@ -93,15 +98,15 @@ class NoPositions(Positions):
     def turn(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
         return x
 
-    def relative(self, queries: Tensor, keys: Tensor, layer: int) -> None:  # noqa: D102
+    def relative(self, queries: Tensor, keys: Tensor, layer: int, scale: float) -> None:  # noqa: D102
         return None
 
 
 class DisentangledPositions(Positions):
     """DeBERTa: scores add query-to-distance and key-to-distance products, for distances up to a window.
 
-    Products with every distance are computed as a matrix one column wider than needed. Read with rows shorter by one, each
-    row shifts against the one before, and what lay on diagonals comes to lie in columns: no index, no copy.
+    Products with every distance are computed as a matrix one column wider than needed. Read with rows shorter by one,
+    each row shifts against the one before, and what lay on diagonals comes to lie in columns: no index, no copy.
     """
 
     terms = 3
@@ -121,19 +126,23 @@ class DisentangledPositions(Positions):
         return x
 
     def relative(  # noqa: D102
-        self, queries: Float[Tensor, "batch head query dim"], keys: Float[Tensor, "batch head key dim"], layer: int
+        self,
+        queries: Float[Tensor, "batch head query dim"],
+        keys: Float[Tensor, "batch head key dim"],
+        layer: int,
+        scale: float,
     ) -> Tensor:
         rows, columns = queries.shape[-2], keys.shape[-2]
         table = self.norm(self.table.weight)
         distances = torch.arange(columns, -1, -1, device=queries.device).clamp(max=self.window - 1)
-        # Entry [i, c] of the first product is query i with distance columns - c; row i of the result starts at rows - i.
+        # Entry [i, c] of this product is query i with distance columns - c; row i of the result starts at rows - i.
         to_key = self._heads(self.keys[layer](table), distances)
         from_query = (queries @ to_key.mT).flatten(-2)[..., rows:].unflatten(-1, (rows, columns))
         if rows == 1:
-            to_query = self._heads(self.queries[layer](table), distances[1:])
+            to_query = self._heads(self.queries[layer](table) * scale, distances[1:])
             return from_query + (keys * to_query).sum(-1)[..., None, :]
-        # Entry [j, d] of the second product is key j with distance d; row j of the result starts at -j.
-        to_query = self._heads(self.queries[layer](table), distances.flip(0))
+        # Entry [j, d] of this product is key j with distance d; row j of the result starts at -j.
+        to_query = self._heads(self.queries[layer](table) * scale, distances.flip(0))
         from_key = (keys @ to_query.mT).flatten(-2)[..., : columns * columns].unflatten(-1, (columns, columns))
         return from_query + from_key[..., columns - rows :].mT
 

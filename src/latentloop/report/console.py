@@ -1,11 +1,15 @@
 """Problems, solutions and tokens as tables for a terminal."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
+from jaxtyping import Int8
+from numpy import ndarray
 from rich.table import Table
 from rich.text import Text
 
+from latentloop.config import RunConfig
 from latentloop.task.graph import EMPTY, Problems
 from latentloop.task.oracle import Solution
 from latentloop.task.text import equation_text
@@ -13,6 +17,7 @@ from latentloop.tokens.factored import Tokens, factor_rows
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 
 EMPTY_MARK = "·"
+MOST_ITERATIONS = 128
 
 
 def plain_table(*columns: str, title: str | None = None) -> Table:
@@ -34,25 +39,71 @@ def layer_table(problems: Problems, solution: Solution, row: int = 0) -> Table:
     return table
 
 
-def trace_tables(problems: Problems, states: np.ndarray, row: int = 0, width: int = 80) -> Iterator[Table]:
-    """Show values [iteration, batch, node] by iteration, in as many tables as the width asks for."""
-    labels = [equation_text(problems, row, node) for node in range(problems.sizes[row])]
-    room = max(4, (width - max(map(len, labels)) - 2) // 4)
-    for start in range(0, len(states), room):
-        block = states[start : start + room, row]
-        table = plain_table("equation", *(f"{t}" for t in range(start, start + len(block))))
+def trace_tables(
+    problems: Problems, states: Int8[ndarray, "iteration batch node"], *, truth: ndarray | None = None, width: int = 80
+) -> Iterator[Table]:
+    """Show values by iteration, in as many tables as the width asks for; with the truth, wrong ones are marked.
+
+    Of a very long trace only some iterations are shown, evenly spaced.
+    """
+    labels = [equation_text(problems, 0, node) for node in range(problems.sizes[0])]
+    shown = np.unique(np.linspace(0, len(states) - 1, min(len(states), MOST_ITERATIONS)).astype(int))
+    digits = max(len(str(shown[-1])), 2)
+    room = max(4, (width - max(map(len, labels)) - 10) // (digits + 2))
+    for start in range(0, len(shown), room):
+        columns = shown[start : start + room]
+        table = plain_table("equation", *map(str, columns), *(["oracle"] if truth is not None else []))
         for node, label in enumerate(labels):
-            before = int(states[start - 1, row, node]) if start else EMPTY
-            table.add_row(label, *_history(before, block[:, node].tolist()))
+            before = int(states[shown[start - 1], 0, node]) if start else EMPTY
+            right = None if truth is None else int(truth[0, node])
+            cells = list(_history(before, states[columns, 0, node].tolist(), right))
+            table.add_row(label, *cells, *([] if right is None else [str(right)]))
         yield table
 
 
-def _history(before: int, values: Iterable[int]) -> Iterator[Text]:
-    """Show one node's values, the new ones bright."""
+def _history(before: int, values: Iterable[int], truth: int | None) -> Iterator[Text]:
+    """Show one node's values: new ones bright, wrong ones red."""
     for value in values:
-        shown = EMPTY_MARK if value == EMPTY else str(value)
-        yield Text(shown, style="dim" if value == before else "bold cyan")
+        wrong = truth is not None and value not in (truth, EMPTY)
+        shown = EMPTY_MARK if value == EMPTY else f"{value}!" if wrong else str(value)
+        yield Text(shown, style="bold red" if wrong else "dim" if value == before else "bold cyan")
         before = value
+
+
+def evaluation_table(document: dict[str, Any]) -> Table:
+    """Show an evaluation, a row for each size."""
+    model, approximate = document["model"], document["approximate_fixpoint"]
+    title = (
+        f"{model['method']} {model['name']}, {document['settings']['halt']}{' (approximate)' if approximate else ''}"
+    )
+    table = plain_table("nodes", "solved %", "95 % interval", "nodes right %", "iterations", "/ depth", title=title)
+    extra = {"false_halts": "false halts %", "cycles": "cycles %", "caps": "caps %", "structure_right": "structure %"}
+    extra = {key: head for key, head in extra.items() if any(row.get(key) is not None for row in document["rows"])}
+    for head in extra.values():
+        table.add_column(head)
+    for row in document["rows"]:
+        interval = f"{100 * row['solved_low']:.1f} .. {100 * row['solved_high']:.1f}"
+        cells = [f"{row['nodes']}", f"{100 * row['solved']:.2f}", interval, f"{100 * row['nodes_right']:.2f}"]
+        cells += [f"{row['iterations']:.1f}", f"{row['iterations_by_depth']:.2f}"]
+        table.add_row(*cells, *(f"{100 * row[key]:.2f}" for key in extra))
+    table.add_row("mean", f"{100 * document['average']:.2f}")
+    return table
+
+
+def presets_table(presets: Mapping[str, RunConfig], costs: Mapping[str, Any]) -> Table:
+    """Show named runs and what they cost."""
+    heads = ("preset", "method", "model", "parameters", "tokens a step", "GFLOP a step", "steps", "two cores")
+    table = plain_table(*heads)
+    for name, run in presets.items():
+        cost = costs[name]
+        hours = cost.hours_on_two_cores
+        time = f"{3600 * hours:.0f} s" if hours < 0.05 else f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.0f} days"
+        work = (
+            f"{cost.flops_per_step / 1e9:,.2g}" if cost.flops_per_step < 1e10 else f"{cost.flops_per_step / 1e9:,.0f}"
+        )
+        figures = (f"{cost.parameters:,}", f"{cost.tokens_per_step:,}", work, f"{cost.steps:,}", time)
+        table.add_row(name, run.method, run.model.name, *figures)
+    return table
 
 
 def token_table(tokens: Tokens, vocabulary: Vocabulary, row: int = 0, limit: int = 24) -> Table:

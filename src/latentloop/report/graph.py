@@ -31,7 +31,7 @@ def save_figure(figure: Figure, path: Path) -> None:
         figure.savefig(file, format=path.suffix[1:], dpi=140, bbox_inches="tight", facecolor="white")
 
 
-def graph_figure(problems: Problems, solution: Solution, row: int = 0, *, title: str | None = None) -> Figure:
+def graph_figure(problems: Problems, solution: Solution, row: int = 0) -> Figure:
     """Draw one problem with its names and true values."""
     size = int(problems.sizes[row])
     depths = solution.depths[row, :size]
@@ -71,8 +71,6 @@ def graph_figure(problems: Problems, solution: Solution, row: int = 0, *, title:
             )
     for depth, (x, y) in enumerate(heads, 1):
         axes.text(x, y, f"depth {depth}", ha="center", fontsize=7.5 * scale, color="#666666")
-    if title:
-        axes.set_title(title, fontsize=11)
     return figure
 
 
@@ -80,7 +78,7 @@ def _edge(start: ndarray, end: ndarray, color: str, scale: float) -> FancyArrowP
     bend = 0.0 if abs(end[1] - start[1]) < 0.1 and end[0] - start[0] <= _COLUMN * 1.1 else 0.14
     return FancyArrowPatch(
         tuple(start), tuple(end), connectionstyle=f"arc3,rad={bend}", arrowstyle="-|>", mutation_scale=9 * scale,
-        shrinkA=17 * scale, shrinkB=17 * scale, linewidth=0.9 * scale, color=color, alpha=0.65, zorder=1,
+        shrinkA=17 * scale, shrinkB=17 * scale, linewidth=0.9 * scale, color=color, alpha=0.65, zorder=1, clip_on=False,
     )  # fmt: skip
 
 
@@ -104,7 +102,7 @@ def _layout(parents: ndarray, depths: ndarray, sweeps: int = 4) -> tuple[ndarray
         while generations and (not band or columns + -(-len(generations[0]) // _TALL) <= _WIDE):
             band.append(generations.pop(0))
             columns += -(-len(band[-1]) // _TALL)
-        tallest, x = min(max(map(len, band)), _TALL), 0
+        tallest, x = max(-(-len(nodes) // -(-len(nodes) // _TALL)) for nodes in band), 0
         for nodes in band:
             ordered = nodes[np.argsort(height[nodes], kind="stable")]
             for part in np.array_split(ordered, -(-len(nodes) // _TALL)):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from latentloop.errors import UserError, nearest
+from latentloop.config import FamilyName
 
 PAPER_LEAVES = 6
 
@@ -38,7 +38,7 @@ def _paper_leaves(nodes: int) -> int:
     return PAPER_LEAVES if nodes > PAPER_LEAVES else max(1, nodes // 2)
 
 
-FAMILIES: dict[str, Family] = {
+FAMILIES: dict[FamilyName, Family] = {
     "random": Family(summary="the paper's graphs", leaves=_paper_leaves),
     "chain": Family(summary="every node uses the one before it: depth N", leaves=lambda n: 1, always="previous"),
     "star": Family(summary="one leaf, copied by all others", leaves=lambda n: 1, fan_ins=(1,), pool="leaves"),
@@ -50,10 +50,3 @@ FAMILIES: dict[str, Family] = {
     "triples": Family(summary="all equations have three parents", leaves=_paper_leaves, fan_ins=(3,)),
     "far": Family(summary="the first leaf is a parent of every equation", leaves=_paper_leaves, always="first"),
 }
-
-
-def family(name: str) -> Family:
-    """Look up a family by name."""
-    if name not in FAMILIES:
-        raise UserError(f"unknown family {name!r}: {nearest(name, FAMILIES)}")
-    return FAMILIES[name]

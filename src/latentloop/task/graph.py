@@ -4,7 +4,7 @@ python -m latentloop.task.graph
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy import ndarray
 
 from latentloop.config import MAX_FAN_IN, OPERATIONS, GraphConfig, TaskConfig
 from latentloop.errors import UserError
-from latentloop.task.families import Family, family
+from latentloop.task.families import FAMILIES, Family
 
 EMPTY = -1  # a value not computed yet
 ABSENT = -1  # a parent, operation or node that is not there
@@ -74,6 +74,16 @@ class Problems:
             constants=self.constants[rows, :width],
         )
 
+    def by_variable(self, row: int, values: Int[ndarray, "node"]) -> dict[str, int | None]:
+        """Name one problem's values, as in ``{"x7": 20}``; None for what is empty."""
+        named = zip(self.names[row, : self.sizes[row]].tolist(), values.tolist(), strict=False)
+        return {f"x{name}": None if value == EMPTY else value for name, value in named}
+
+    def states(self, trace: Sequence[Mapping[str, int | None]]) -> Int8[ndarray, "iteration 1 node"]:
+        """Undo ``by_variable`` for the states of a single problem."""
+        names = [f"x{name}" for name in self.names[0, : self.sizes[0]]]
+        return np.array([[[EMPTY if state[x] is None else state[x] for x in names]] for state in trace], np.int8)
+
     def fingerprints(self) -> list[bytes]:
         """Give a hash of each problem's content; equal problems have equal ones, whatever the padding."""
         return [
@@ -115,7 +125,7 @@ def sample(task: TaskConfig, graph: GraphConfig, count: int, rng: np.random.Gene
 
     The loop runs over nodes and each line of it over the whole batch, so arrays are [node, batch] until the end.
     """
-    shape = family(graph.family)
+    shape = FAMILIES[graph.family]
     _check(task, graph, shape, count)
     lowest = graph.nodes if graph.min_nodes is None else graph.min_nodes
     sizes = rng.integers(lowest, graph.nodes, count, dtype=np.int16, endpoint=True)
@@ -231,7 +241,7 @@ def _in_generations(task, sizes, depths, names, parents, operations, constants) 
     rank = np.full((len(order) + 1, order.shape[1]), ABSENT, np.int16)  # the last row: ABSENT stays ABSENT
     np.put_along_axis(rank[:-1], order, np.arange(len(order), dtype=np.int16)[:, None], axis=0)
     moved = np.take_along_axis(parents, order[:, None], axis=0)
-    moved = np.take_along_axis(rank[:, None], moved, axis=0) if moved.size else moved
+    moved = np.take_along_axis(rank[:, None], moved, axis=0)
     return Problems(
         modulus=task.modulus,
         sizes=sizes,

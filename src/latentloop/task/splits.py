@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 
-from latentloop.config import GraphConfig, TaskConfig
+from latentloop.config import FamilyName, GraphConfig, TaskConfig
 from latentloop.errors import UserError
 from latentloop.task.graph import Problems, concatenate, sample
 
@@ -26,8 +26,8 @@ PUBLISHED_CHUNK = 64
 
 def generator(seed: int, *key: int) -> np.random.Generator:
     """Give the generator named by a seed and a key; different keys give independent streams."""
-    if seed < 0:
-        raise UserError(f"the seed must not be negative, got {seed}")
+    if not 0 <= seed < 2**64:  # a larger one would run over into the key
+        raise UserError(f"the seed must be from 0 up to but not 2^64, got {seed}")
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
@@ -52,14 +52,16 @@ def validation_problems(task: TaskConfig, nodes: int = TRAIN_NODES, count: int =
 
 
 def published_problems(
-    task: TaskConfig, nodes: int, count: int = TEST_INSTANCES, *, family: str = "random"
+    task: TaskConfig, nodes: int, count: int = TEST_INSTANCES, *, family: FamilyName = "random"
 ) -> Problems:
     """Draw the published test problems of one size, of any depth: the first ``count`` of an endless list."""
     return _published(task, GraphConfig(nodes=nodes, family=family), count, TEST)
 
 
 def _published(task: TaskConfig, graph: GraphConfig, count: int, split: int) -> Problems:
+    if count < 1:
+        raise UserError(f"the number of problems must be at least 1, got {count}")
     key = split, graph.nodes, zlib.crc32(graph.family.encode())
-    pieces = range(-(-max(count, 1) // PUBLISHED_CHUNK))
+    pieces = range(-(-count // PUBLISHED_CHUNK))
     drawn = [sample(task, graph, PUBLISHED_CHUNK, generator(PUBLISHED_SEED, *key, piece)) for piece in pieces]
     return concatenate(drawn)[:count]

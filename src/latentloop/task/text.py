@@ -88,18 +88,22 @@ def _read(number: int, source: str, task: TaskConfig) -> Equation:
     left, right = (_WORD.findall(side) for side in sides)
     if not left or not right:
         raise _error(number, source, f"nothing stands on the {'right' if left else 'left'} of the '='")
-    if _NUMBER.fullmatch("".join(right)):
+    if _NUMBER.fullmatch("".join(right)) or (len(right) > 1 and len(left) == 1 and _NAME.fullmatch(left[0])):
         raise _error(number, source, "the variable stands on the right: write '20 = x7', not 'x7 = 20'")
+    if set("()[]{}") & set(source):
+        raise _error(number, source, "there are no brackets: operations apply from left to right")
     if len(right) != 1:
         raise _error(number, source, f"expected one variable on the right, got {' '.join(right)!r}")
     target = _name(number, source, right[0], task)
 
     literal = "".join(left)
-    if _NUMBER.fullmatch(literal) and len(left) <= 2:
+    if _NUMBER.fullmatch(left[-1]) and left[:-1] in ([], ["-"]):
         if len(literal) > 9 or not 0 <= int(literal) < task.modulus:
             raise _error(number, source, f"the value must be 0 to {task.modulus - 1}, got {literal[:20]}")
         return Equation(number=number, source=source, target=target, value=int(literal))
     operands, operations = left[::2], left[1::2]
+    if operands[0] in _SYMBOLS:
+        raise _error(number, source, f"the expression begins with {operands[0]!r}: expected a variable")
     for operation in operations:
         if operation not in _SYMBOLS or OPERATIONS[_SYMBOLS[operation]] not in task.operations:
             expected = f"use one of {' '.join(task.operations)}"
@@ -187,8 +191,9 @@ def _cycle(defined: dict[int, Equation], known: dict[int, int]) -> ProblemError:
     path = [next(name for name in defined if name not in known)]
     while path.count(path[-1]) == 1:
         path.append(next(operand for operand in defined[path[-1]].operands if operand not in known))
-    loop = path[path.index(path[-1]) :][::-1]
-    return defined[loop[-1]].error(f"the equations form a cycle: {' -> '.join(f'x{name}' for name in loop)}")
+    loop = [f"x{name}" for name in path[path.index(path[-1]) :][::-1]]
+    shown = loop if len(loop) <= 12 else [*loop[:6], f"... {len(loop) - 11} more ...", *loop[-5:]]
+    return defined[path[-1]].error(f"the equations form a cycle: {' -> '.join(shown)}")
 
 
 if __name__ == "__main__":

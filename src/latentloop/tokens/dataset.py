@@ -52,14 +52,20 @@ def write_dataset(
     task: TaskConfig, graph: GraphConfig, count: int, seed: int, path: Path, *, advance: Callable[[int], None]
 ) -> None:
     """Write a data set and, beside it, the configuration that makes it again; ``advance`` hears of every piece."""
-    if path.suffix not in SUFFIXES:
-        raise UserError(f"cannot write {path.name}: the name must end in {' or '.join(SUFFIXES)}")
-    if count < 1:
-        raise UserError(f"the number of problems must be at least 1, got {count}")
+    check_dataset(task, graph, count, seed, path)
     write = _write_lines if path.suffix == ".jsonl" else _write_arrays
     with writing(path, "wb") as file:
         write(file, _heard(draw_pieces(task, graph, count, seed), advance), Vocabulary(task=task))
         write_json(path.with_name(f"{path.name}.config.json"), describe(task, graph, count, seed))
+
+
+def check_dataset(task: TaskConfig, graph: GraphConfig, count: int, seed: int, path: Path) -> None:
+    """Refuse what cannot be drawn or written before anything is touched."""
+    if path.suffix not in SUFFIXES:
+        raise UserError(f"cannot write {path.name}: the name must end in {' or '.join(SUFFIXES)}")
+    if count < 1:
+        raise UserError(f"the number of problems must be at least 1, got {count}")
+    sample(task, graph, 1, drawn_generator(seed))
 
 
 def _heard(data: Iterator[Problems], advance: Callable[[int], None]) -> Iterator[Problems]:
@@ -82,20 +88,21 @@ def describe(task: TaskConfig, graph: GraphConfig, count: int, seed: int) -> dic
 
 
 def _write_lines(file: IO[bytes], data: Iterator[Problems], vocabulary: Vocabulary) -> None:
+    number = 0
     for problems in data:
         worked = work_out(problems, vocabulary)
         for row in range(len(problems)):
-            file.write(json.dumps(problem_record(worked, row)).encode() + b"\n")
+            file.write(json.dumps({"id": number} | problem_record(worked, row)).encode() + b"\n")
+            number += 1
 
 
 def problem_record(worked: Worked, row: int) -> dict[str, Any]:
     """Describe one problem in plain values: text, values and depths by variable, and tokens by factor."""
-    size, length = worked.problems.sizes[row], worked.tokens.lengths[row]
-    names = [f"x{name}" for name in worked.problems.names[row, :size]]
+    length = worked.tokens.lengths[row]
     return {
         "text": to_text(worked.problems, row),
-        "values": dict(zip(names, worked.solution.values[row, :size].tolist(), strict=True)),
-        "depths": dict(zip(names, worked.solution.depths[row, :size].tolist(), strict=True)),
+        "values": worked.problems.by_variable(row, worked.solution.values[row]),
+        "depths": worked.problems.by_variable(row, worked.solution.depths[row]),
         "tokens": {factor: getattr(worked.tokens, factor)[row, :length].tolist() for factor in FACTORS},
     }
 
@@ -103,7 +110,7 @@ def problem_record(worked: Worked, row: int) -> dict[str, Any]:
 def _write_arrays(file: IO[bytes], data: Iterator[Problems], vocabulary: Vocabulary) -> None:
     """Gather all problems, then write them as one archive of padded arrays; text is UTF-8 bytes."""
     whole = work_out(concatenate(list(data)), vocabulary)
-    parts = (whole.problems, whole.solution, whole.tokens)
-    columns = {slot.name: getattr(part, slot.name) for part in parts for slot in fields(part)}
+    parts = {"": whole.problems, "true_": whole.solution, "token_": whole.tokens}
+    columns = {f"{kind}{slot.name}": getattr(part, slot.name) for kind, part in parts.items() for slot in fields(part)}
     texts = [to_text(whole.problems, row).encode() for row in range(len(whole.problems))]
     np.savez_compressed(file, text=np.array(texts), **columns)

@@ -6,12 +6,12 @@ python -m latentloop.tokens.factored
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Int8, Int16, UInt8
+from jaxtyping import Bool, Int8, Int16, Int32, UInt8
 from numpy import ndarray
 
-from latentloop.config import MAX_FAN_IN
+from latentloop.config import OPERATIONS
 from latentloop.task.graph import ABSENT, EMPTY, Problems
-from latentloop.tokens.vocabulary import Vocabulary
+from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 
 # An equation has room for three operands with two operations between them, `=`, its variable, and `;`.
 _OPERANDS, _OPERATIONS, _EQUALS, _TARGET, _SEP, _SLOTS = slice(0, 5, 2), slice(1, 5, 2), 5, 6, 7, 8
@@ -43,12 +43,12 @@ def problem_slots(problems: Problems, vocabulary: Vocabulary) -> tuple[ndarray, 
     """Lay problems out as flat symbol numbers with room for everything [batch, node, slot], and say what is used."""
     _check(problems, vocabulary)
     row = np.arange(len(problems))[:, None, None]
-    slots = np.empty((*problems.names.shape, _SLOTS), np.int16)
-    slots[..., _OPERANDS] = problems.names[row, problems.parents] + vocabulary.variables_from
+    slots = np.empty((*problems.names.shape, _SLOTS), np.int32)
+    slots[..., _OPERANDS] = problems.names[row, problems.parents].astype(np.int32) + vocabulary.variables_from
     slots[..., 0] = np.where(problems.parents[..., 0] == ABSENT, problems.constants, slots[..., 0])
     slots[..., _OPERATIONS] = vocabulary.operation_numbers()[problems.operations]
     slots[..., _EQUALS] = vocabulary.equals
-    slots[..., _TARGET] = problems.names + vocabulary.variables_from
+    slots[..., _TARGET] = problems.names.astype(np.int32) + vocabulary.variables_from
     slots[..., _SEP] = vocabulary.sep
 
     used = np.repeat(problems.exists[..., None], _SLOTS, axis=-1)
@@ -58,7 +58,7 @@ def problem_slots(problems: Problems, vocabulary: Vocabulary) -> tuple[ndarray, 
     return slots, used
 
 
-def pack(slots: Int16[ndarray, "batch slot"], used: Bool[ndarray, "batch slot"], pad: int) -> tuple[ndarray, ndarray]:
+def pack(slots: Int32[ndarray, "batch slot"], used: Bool[ndarray, "batch slot"], pad: int) -> tuple[ndarray, ndarray]:
     """Close the gaps: the used slots of each row, right-padded [batch, pos], and the place each slot went to."""
     places = used.cumsum(1, dtype=np.int32) - 1
     packed = np.full((len(slots), int(places[:, -1].max()) + 1), pad, slots.dtype)
@@ -100,8 +100,8 @@ def read_state(
 
 def factor_rows(tokens: Tokens, vocabulary: Vocabulary, row: int = 0) -> list[tuple[str, str, str, str]]:
     """List one problem's tokens for display: the four factors of each, as text."""
-    names = [vocabulary.symbols(factor) for factor in ("syntax", "variable", "operation", "value")]
-    columns = [tokens.syntax, tokens.variable, tokens.operation, tokens.value]
+    names = [vocabulary.symbols(factor) for factor in FACTORS]
+    columns = [getattr(tokens, factor) for factor in FACTORS]
     return [
         tuple(symbols[column[row, place]] for symbols, column in zip(names, columns, strict=True))  # pyrefly: ignore
         for place in range(tokens.lengths[row])
@@ -110,7 +110,7 @@ def factor_rows(tokens: Tokens, vocabulary: Vocabulary, row: int = 0) -> list[tu
 
 def decode(tokens: Tokens, vocabulary: Vocabulary, row: int = 0) -> str:
     """Write one problem's tokens as text; a right-hand side shows the value it holds, as in ``x23[22]``."""
-    spelling = {"=": "=", "sep": ";"}
+    spelling = {"=": "=", "sep": ";", "pad": "<pad>"}
     words = []
     for syntax, variable, operation, value in factor_rows(tokens, vocabulary, row):
         word = {"value": value, "variable": variable, "operation": operation}.get(syntax) or spelling[syntax]
@@ -119,7 +119,7 @@ def decode(tokens: Tokens, vocabulary: Vocabulary, row: int = 0) -> str:
 
 
 def _check(problems: Problems, vocabulary: Vocabulary) -> None:
-    used = np.bincount(problems.operations.ravel() + 1, minlength=MAX_FAN_IN + 1)[1:]
+    used = np.bincount(problems.operations.ravel() + 1, minlength=len(OPERATIONS) + 1)[1:]
     vocabulary.check(problems.modulus, int(problems.names.max(initial=0)), used)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-from jaxtyping import Bool, Int, Int16
+from jaxtyping import Bool, Int, Int32
 from numpy import ndarray
 
 from latentloop.task.graph import ABSENT, Problems
@@ -27,7 +27,7 @@ _EQUATION, _OPERANDS = slice(2, 8), slice(8, 14)
 class Trajectories:
     """Prompt, ``CoT``, the steps of the solution and ``end``, right-padded."""
 
-    tokens: Int16[ndarray, "batch pos"]
+    tokens: Int32[ndarray, "batch pos"]
     prompt_lengths: Int[ndarray, "batch"]
     """Tokens up to and including ``CoT``."""
     lengths: Int[ndarray, "batch"]
@@ -40,7 +40,7 @@ def encode_trajectories(
     """Write problems with their solutions, every node in the order of its equation."""
     prompt, prompt_used = (a.reshape(len(problems), -1) for a in problem_slots(problems, vocabulary))
     steps, steps_used = _steps(problems, solution, vocabulary, trajectory)
-    column = np.ones((len(problems), 1), np.int16)
+    column = np.ones((len(problems), 1), np.int32)
     slots = np.concatenate([prompt, column * vocabulary.cot, steps, column * vocabulary.end], axis=1)
     used = np.concatenate([prompt_used, column > 0, steps_used, column > 0], axis=1)
     tokens, places = pack(slots, used, vocabulary.pad)
@@ -52,9 +52,9 @@ def _steps(
 ) -> tuple[ndarray, ndarray]:
     row = np.arange(len(problems))[:, None, None]
     operations = vocabulary.operation_numbers()[problems.operations]
-    slots = np.full((*problems.names.shape, _SLOTS), vocabulary.equals, np.int16)
-    slots[..., _TARGET] = problems.names + vocabulary.variables_from
-    slots[..., 2:7:2] = problems.names[row, problems.parents] + vocabulary.variables_from
+    slots = np.full((*problems.names.shape, _SLOTS), vocabulary.equals, np.int32)
+    slots[..., _TARGET] = problems.names.astype(np.int32) + vocabulary.variables_from
+    slots[..., 2:7:2] = problems.names[row, problems.parents].astype(np.int32) + vocabulary.variables_from
     slots[..., 8:13:2] = solution.values[row, problems.parents]
     slots[..., 3:7:2] = slots[..., 9:13:2] = operations
     slots[..., _RESULT] = solution.values
@@ -70,7 +70,9 @@ def _steps(
 
 
 def read_values(steps: Int[ndarray, "pos"], vocabulary: Vocabulary) -> dict[int, int]:
-    """Read the value given to each variable by what follows ``CoT``; the last one counts, malformed steps do not."""
+    """Read the value given to each variable by what follows ``CoT``; the last one counts. A step counts if it begins with a
+    variable and ``=`` and ends with ``=`` and a number, whatever stands between.
+    """
     ended = np.flatnonzero((steps == vocabulary.end) | (steps == vocabulary.pad))
     steps = steps[: ended[0]] if len(ended) else steps
     values = {}

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from latentloop.config import RunConfig
 from latentloop.errors import UserError
-from latentloop.files import writing
+from latentloop.files import read_json, writing
 
 WEIGHTS, TRAINING, CONFIG, METRICS, MANIFEST = (
     "model.safetensors", "training.safetensors", "config.json", "metrics.json", "manifest.json",
@@ -63,7 +63,7 @@ class Checkpoint:
 def read_checkpoint(folder: Path, *, training: bool = False) -> Checkpoint:
     """Read a checkpoint, or the best one of a run folder; refuse what does not match its hashes."""
     folder = find_checkpoint(folder)
-    manifest = _read(folder / MANIFEST)
+    manifest = read_json(folder / MANIFEST)
     names = [name for name in manifest if training or name != TRAINING]
     for name in names:
         path = folder / name
@@ -74,9 +74,9 @@ def read_checkpoint(folder: Path, *, training: bool = False) -> Checkpoint:
     if training and TRAINING not in manifest:
         raise UserError(f"the checkpoint {folder} has no optimiser state: it can be used, but not resumed")
     return Checkpoint(
-        run=RunConfig.from_dict(_read(folder / CONFIG)),
+        run=RunConfig.from_dict(read_json(folder / CONFIG)),
         weights=_tensors(folder / WEIGHTS),
-        metrics=_read(folder / METRICS),
+        metrics=read_json(folder / METRICS),
         training=_tensors(folder / TRAINING) if training else None,
     )
 
@@ -93,7 +93,7 @@ def find_checkpoint(folder: Path) -> Path:
 
 def weights_hash(folder: Path) -> str:
     """Give the SHA-256 of a checkpoint's weights, by which published numbers name it."""
-    return _read(find_checkpoint(folder) / MANIFEST)[WEIGHTS]
+    return read_json(find_checkpoint(folder) / MANIFEST)[WEIGHTS]
 
 
 def keep(run_folder: Path, checkpoint: Checkpoint, *, best: bool) -> None:
@@ -121,13 +121,6 @@ def _link(link: Path, target: str) -> None:
 
 def _json(document: Any) -> bytes:
     return (json.dumps(document, indent=2) + "\n").encode()
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:

@@ -50,14 +50,18 @@ def build_model(run: RunConfig) -> Transformer:
 
 
 def make_fabric(
-    run: RunConfig, *, accelerator: str = "cpu", devices: int = 1, nodes: int = 1, strategy: str = "auto"
+    run: RunConfig, *, accelerator: str = "cpu", devices: int = 1, machines: int = 1, strategy: str = "auto"
 ) -> Fabric:
     """Ask for devices; say in one line if they cannot be had."""
-    if run.train.batch < devices * nodes:
-        raise UserError(f"a batch of {run.train.batch} cannot be shared by {devices * nodes} devices: raise --batch")
+    if run.train.batch < devices * machines:
+        raise UserError(f"a batch of {run.train.batch} cannot be shared by {devices * machines} devices: raise --batch")
     try:
         return Fabric(
-            accelerator=accelerator, devices=devices, num_nodes=nodes, strategy=strategy, precision=run.train.precision
+            accelerator=accelerator,
+            devices=devices,
+            num_nodes=machines,
+            strategy=strategy,
+            precision=run.train.precision,
         )
     except (RuntimeError, ValueError) as error:  # MisconfigurationException is one of them
         raise UserError(
@@ -212,7 +216,8 @@ def _agreed(fabric: Fabric, stop: bool) -> bool:
     """Stop everywhere as soon as one rank wants to."""
     if fabric.world_size == 1:
         return stop
-    return bool(fabric.all_reduce(torch.tensor(float(stop), device=fabric.device), reduce_op="sum") > 0)
+    votes = fabric.all_reduce(torch.tensor(float(stop), device=fabric.device), reduce_op="sum")
+    return bool(votes > 0)  # pyrefly: ignore
 
 
 def _checkpoint(

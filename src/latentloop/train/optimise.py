@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from latentloop.config import TrainConfig
+from latentloop.model.transformer import Transformer
 
 
 def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
@@ -38,12 +39,14 @@ def learning_rate(step: int, train: TrainConfig) -> float:
 class RunningMean:
     """Exponential moving average of a model's weights, itself a model; decay grows from 0.1 so that the start is forgotten."""
 
-    def __init__(self, model: nn.Module, decay: float) -> None:
+    def __init__(self, model: Transformer, decay: float) -> None:
         self.decay = decay
-        self.model = copy.deepcopy(model).requires_grad_(False).eval()
+        self.model = copy.deepcopy(model)
+        self.model.requires_grad_(False).eval()
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
         """Move towards the weights after a step, counted from 0."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(list(self.model.parameters()), list(model.parameters()), 1 - decay)
+        for mean, weight in zip(self.model.parameters(), model.parameters(), strict=True):
+            mean.lerp_(weight, 1 - decay)

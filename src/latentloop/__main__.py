@@ -1,0 +1,5 @@
+"""Lets ``python -m latentloop`` be the command line."""
+
+from latentloop.cli import main
+
+main()

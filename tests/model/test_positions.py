@@ -1,0 +1,120 @@
+"""Each encoding against a naive double loop over positions."""
+
+import math
+
+import pytest
+import torch
+
+from latentloop.config import ModelConfig, TaskConfig
+from latentloop.errors import UserError
+from latentloop.model.attention import Attention
+from latentloop.model.positions import POSITIONS
+from latentloop.model.transformer import Transformer
+from latentloop.tokens.vocabulary import Vocabulary
+
+CONFIG = {"layers": 2, "heads": 2, "width": 16, "relative_width": 12, "window": 5, "max_positions": 32}
+
+
+def make(name):
+    torch.manual_seed(0)
+    config = ModelConfig(positions=name, **CONFIG)
+    positions = POSITIONS[name](config).double()
+    attention = Attention(config).double()
+    for parameter in [*positions.parameters(), *attention.parameters()]:
+        torch.nn.init.normal_(parameter)
+    return positions, attention
+
+
+def naive(name, positions, attention, x, layer):
+    """Compute attention one pair of positions at a time, from the formulas of the papers."""
+    batch, length, width = x.shape
+    heads, dim = 2, width // 2
+    q, k, v = attention.project(x).chunk(3, dim=-1)
+    out = torch.zeros_like(x)
+    table = None
+    if name == "deberta":
+        normed = torch.nn.functional.layer_norm(positions.table.weight, (12,), positions.norm.weight, positions.norm.bias)
+        table = positions.keys[layer](normed), positions.queries[layer](normed)
+
+    def turned(vector, place):
+        if name != "rope":
+            return vector
+        half = dim // 2
+        result = vector.clone()
+        for i in range(half):
+            angle = place * 10_000.0 ** (-i / half)
+            a, b = vector[i], vector[i + half]
+            result[i] = a * math.cos(angle) - b * math.sin(angle)
+            result[i + half] = a * math.sin(angle) + b * math.cos(angle)
+        return result
+
+    for b in range(batch):
+        for h in range(heads):
+            part = slice(h * dim, (h + 1) * dim)
+            for i in range(length):
+                scores = []
+                for j in range(i + 1):
+                    qi, kj = turned(q[b, i, part], i), turned(k[b, j, part], j)
+                    score = qi @ kj
+                    if table is not None:
+                        distance = min(i - j, positions.window - 1)
+                        score = score + qi @ table[0][distance, part] + kj @ table[1][distance, part]
+                    scores.append(score / math.sqrt((3 if name == "deberta" else 1) * dim))
+                weights = torch.stack(scores).softmax(0)
+                out[b, i, part] = sum(w * v[b, j, part] for j, w in enumerate(weights))
+    return attention.out(out)
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_attention_matches_the_double_loop(name):
+    positions, attention = make(name)
+    x = torch.randn(2, 11, 16, dtype=torch.float64)
+    expected = naive(name, positions, attention, x, 1)
+    fast = attention(x, positions, torch.arange(11), 1)
+    seen = {}
+    watched = attention(x, positions, torch.arange(11), 1, watch=seen.__setitem__)
+    torch.testing.assert_close(fast, expected)
+    torch.testing.assert_close(watched, expected)
+    assert seen["pattern"].shape == (2, 2, 11, 11)
+    torch.testing.assert_close(seen["pattern"].sum(-1), torch.ones(2, 2, 11, dtype=torch.float64))
+    assert (seen["pattern"].triu(1) == 0).all()
+    assert seen["z"].shape == (2, 2, 11, 8)
+
+
+@pytest.mark.parametrize("name", ["rope", "deberta"])
+def test_relative_encodings_do_not_feel_a_shift(name):
+    positions, attention = make(name)
+    x = torch.randn(1, 9, 16, dtype=torch.float64)
+    there = attention(x, positions, torch.arange(9) + 100, 0)
+    torch.testing.assert_close(attention(x, positions, torch.arange(9), 0), there)
+
+
+def test_absolute_positions_are_added_and_limited():
+    positions, _ = make("abpe")
+    x = torch.zeros(1, 3, 16, dtype=torch.float64)
+    torch.testing.assert_close(positions.embed(x, torch.tensor([4, 5, 6]))[0], positions.table.weight[4:7])
+    with pytest.raises(UserError, match="absolute positions for 32 tokens, the sequence has 33"):
+        positions.embed(torch.zeros(1, 33, 16).double(), torch.arange(33))
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_a_block_is_causal_and_blind_to_padding(name):
+    torch.manual_seed(1)
+    model = Transformer(ModelConfig(positions=name, **CONFIG), Vocabulary(task=TaskConfig())).double().eval()
+    x = torch.randn(2, 12, 16, dtype=torch.float64)
+    changed = x.clone()
+    changed[:, 7:] = torch.randn(2, 5, 16, dtype=torch.float64)
+    torch.testing.assert_close(model.block(x)[:, :7], model.block(changed)[:, :7])
+    torch.testing.assert_close(model.block(x)[:, :7], model.block(x[:, :7]))
+    assert not torch.allclose(model.block(x)[:, 7:], model.block(changed)[:, 7:])
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_gradients_reach_every_parameter(name):
+    torch.manual_seed(1)
+    model = Transformer(ModelConfig(positions=name, **CONFIG), Vocabulary(task=TaskConfig()))
+    symbols = {key: torch.randint(0, 2, (2, 9)) for key in model.embeddings}
+    sum(logits.square().sum() for logits in model.read(model.block(model.embed(symbols))).values()).backward()
+    for parameter_name, parameter in model.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert parameter.grad.abs().sum() > 0 or "project.bias" in parameter_name, parameter_name
