@@ -4,8 +4,11 @@ import difflib
 from collections.abc import Iterable
 
 
-class UserError(ValueError):
-    """A setting or an input that cannot work; the command line prints its one line and exits with code 2."""
+class UserError(Exception):
+    """A setting or an input that cannot work; the command line prints its one line and exits with code 2.
+
+    It is no ValueError, which a parser of arguments would catch and print in its own way.
+    """
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:

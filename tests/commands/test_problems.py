@@ -1,4 +1,4 @@
-"""The command line as a user types it."""
+"""Problems on the command line, as a user types it."""
 
 import io
 import json
@@ -41,7 +41,7 @@ def one_line_error(result, *words):
     code, out, err = result
     assert code == 2
     assert out == ""
-    assert len(err.strip().splitlines()) == 1, err
+    assert len(err.splitlines()) == 1, err
     for word in words:
         assert word in err
     return True
@@ -82,9 +82,19 @@ def test_solve_takes_text_a_file_or_standard_input(run, tmp_path):
 
 def test_solve_shows_values_by_layer_and_by_iteration(run):
     _, layers, _ = run("solve", NINE_NODES, "--oracle")
-    assert [line.split()[-1] for line in layers.splitlines()[1:]] == ["20", "2", "6", "14", "22", "8", "15", "15", "17"]
+    assert [line.split()[-1] for line in layers.splitlines()[1:-1]] == [
+        "20",
+        "2",
+        "6",
+        "14",
+        "22",
+        "8",
+        "15",
+        "15",
+        "17",
+    ]
     _, table, _ = run("solve", NINE_NODES, "--oracle", "--trace")
-    last = table.splitlines()[-1].split()
+    last = table.splitlines()[-2].split()
     assert last[-4:] == ["·", "·", "·", "17"]
     _, trace, _ = run("solve", NINE_NODES, "--oracle", "--trace", "--json")
     states = json.loads(trace)["trace"]
@@ -138,11 +148,12 @@ def test_datasets_come_with_their_settings_and_reproduce(run, tmp_path):
     assert len(lines) == 1100
     with np.load(tmp_path / "c.npz", allow_pickle=False) as arrays:
         for row in (0, 1023, 1024, 1099):
-            size, length = arrays["sizes"][row], arrays["lengths"][row]
+            size, length = arrays["sizes"][row], arrays["token_lengths"][row]
+            assert lines[row]["id"] == row
             assert arrays["text"][row].decode() == lines[row]["text"]
-            assert arrays["values"][row, :size].tolist() == list(lines[row]["values"].values())
-            assert arrays["depths"][row, :size].tolist() == list(lines[row]["depths"].values())
-            assert arrays["variable"][row, :length].tolist() == lines[row]["tokens"]["variable"]
+            assert arrays["true_values"][row, :size].tolist() == list(lines[row]["values"].values())
+            assert arrays["true_depths"][row, :size].tolist() == list(lines[row]["depths"].values())
+            assert arrays["token_variable"][row, :length].tolist() == lines[row]["tokens"]["variable"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         f"{name}{end}" for name in ("a.jsonl", "b.jsonl", "c.npz") for end in ("", ".config.json")
     )
@@ -164,7 +175,9 @@ def test_draw_writes_a_picture(run, tmp_path, suffix):
         (["sample", "--nodes", "-3"], "got -3"),
         (["sample", "--leaves", "0"], "got 0"),
         (["sample", "--modulus", "24"], "prime from 2 to 97, got 24"),
-        (["sample", "--seed", "-1"], "must not be negative"),
+        (["sample", "--seed", "-1"], "got -1"),
+        (["sample", "--seed", str(2**64)], "up to but not 2^64"),
+        (["dataset", "--nodes", "129", "--output", "new/folder/data.npz"], "129 nodes need as many"),
         (["sample", "--family", "chain", "--depth-limit", "5"], "leave the depth limit out"),
         (["solve", "--oracle", ""], "the problem is empty"),
         (["solve", "--oracle", "x1 = x2 ; x2 = x1"], "form a cycle: x2 -> x1 -> x2"),
@@ -214,7 +227,7 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
 
 
 def test_interruption_leaves_nothing_half_written(tmp_path):
-    command = [sys.executable, "-m", "latentloop.cli", "dataset", "--count", "10000000", "--output", "big.jsonl"]
+    command = [sys.executable, "-m", "latentloop", "dataset", "--count", "10000000", "--output", "big.jsonl"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE)
     deadline = time.time() + 60
     while not list(tmp_path.glob(".big*")) and time.time() < deadline:
@@ -225,7 +238,82 @@ def test_interruption_leaves_nothing_half_written(tmp_path):
 
 
 def test_a_reader_that_stops_early_is_no_error():
-    command = f"{sys.executable} -m latentloop.cli sample --nodes 4096 --names 4096 | head -c 10"
+    command = f"{sys.executable} -m latentloop sample --nodes 4096 --names 4096 | head -c 10"
     done = subprocess.run(command, shell=True, capture_output=True)
     assert done.returncode == 0
     assert done.stderr == b""
+
+
+def shell(line, cwd, **settings):
+    command = line.replace("latentloop", f"{sys.executable} -m latentloop")
+    return subprocess.run(command, shell=True, cwd=cwd, capture_output=True, text=True, **settings)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("latentloop solve --oracle <&-", "standard input is closed"),
+        ("latentloop sample >&-", "standard output is closed"),
+        ("latentloop sample > /dev/full", "cannot write standard output: No space left"),
+        ("latentloop solve --oracle --trace '1 = x1' > /dev/full", "cannot write standard output: No space left"),
+        ("yes '1 = x1' | latentloop solve --oracle", "more than the"),
+        ("head -c 3000 /dev/urandom | latentloop solve --oracle", "error"),
+        ("latentloop solve --oracle \"$(printf 'é%.0s' $(seq 200))\"", "is neither an equation"),
+    ],
+)
+def test_odd_streams_end_in_one_line_and_code_2(line, message, tmp_path):
+    done = shell(line, tmp_path, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_odd_names_and_encodings_work(tmp_path):
+    (tmp_path / "lr=3.txt").write_bytes(b"\xef\xbb\xbf20 = x7\r\n")
+    assert '"x7": 20' in shell("latentloop solve --oracle lr=3.txt --json", tmp_path).stdout
+    assert (
+        shell("latentloop draw '1 = x1' --output 'x[train].png'", tmp_path).stderr == "drew 1 nodes to x[train].png\n"
+    )
+    done = shell("PYTHONIOENCODING=ascii latentloop solve --oracle --trace '1 = x1'", tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_outputs_go_through_links_and_into_pipes(tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"id": 1, "text": "1 = x5"}\n{"id": NaN, "text": "1 = x5"}\n')
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    assert shell("latentloop solve --oracle --input in.jsonl --output link", tmp_path).returncode == 0
+    assert (tmp_path / "link").is_symlink()
+    answers = [json.loads(line) for line in (tmp_path / "real").read_text().splitlines()]
+    assert answers[0] == {"id": 1, "values": {"x5": 1}}
+    assert "NaN" in answers[1]["error"]
+    done = shell("mkfifo pipe; cat pipe & latentloop solve --oracle --input - --output pipe < in.jsonl; wait", tmp_path)
+    assert '"x5": 1' in done.stdout
+
+
+def test_sigterm_leaves_nothing_half_written(tmp_path):
+    command = [sys.executable, "-m", "latentloop", "dataset", "--count", "10000000", "--output", "big.jsonl"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE)
+    deadline = time.time() + 60
+    while not list(tmp_path.glob(".big*")) and time.time() < deadline:
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(60) == 143
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_modulus_is_told_to_whoever_solves(run):
+    _, text, _ = run("sample", "--modulus", 5, "--nodes", 9)
+    assert text.splitlines()[0] == "# solve with --modulus 5 --names 128"
+    assert "modulo 5" in run("solve", "-", "--oracle", "--modulus", 5, stdin=text)[1]
+
+
+def test_a_very_deep_trace_is_shortened(run):
+    _, text, _ = run("sample", "--family", "chain", "--nodes", 600, "--names", 600)
+    code, table, _ = run("solve", "-", "--oracle", "--trace", "--names", 600, stdin=text)
+    assert code == 0
+    assert len(table.splitlines()) < 600 * 20
+
+
+def test_version(run):
+    assert run("--version")[1].startswith("latentloop 0.")

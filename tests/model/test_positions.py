@@ -7,6 +7,7 @@ import torch
 
 from latentloop.config import ModelConfig, TaskConfig
 from latentloop.errors import UserError
+from latentloop.model import attention as module
 from latentloop.model.attention import Attention
 from latentloop.model.positions import POSITIONS
 from latentloop.model.transformer import Transformer
@@ -33,7 +34,9 @@ def naive(name, positions, attention, x, layer):
     out = torch.zeros_like(x)
     table = None
     if name == "deberta":
-        normed = torch.nn.functional.layer_norm(positions.table.weight, (12,), positions.norm.weight, positions.norm.bias)
+        normed = torch.nn.functional.layer_norm(
+            positions.table.weight, (12,), positions.norm.weight, positions.norm.bias
+        )
         table = positions.keys[layer](normed), positions.queries[layer](normed)
 
     def turned(vector, place):
@@ -65,8 +68,10 @@ def naive(name, positions, attention, x, layer):
     return attention.out(out)
 
 
+@pytest.mark.parametrize("block", [3, 4, 128])
 @pytest.mark.parametrize("name", POSITIONS)
-def test_attention_matches_the_double_loop(name):
+def test_attention_matches_the_double_loop(name, block, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", block)
     positions, attention = make(name)
     x = torch.randn(2, 11, 16, dtype=torch.float64)
     expected = naive(name, positions, attention, x, 1)

@@ -58,9 +58,10 @@ def evaluate_size(
             limits = np.maximum(max(BEYOND) * depths, int(depths.max()) + 1)
     thoughts = think(loop.model, loop.method, problems, limits, leave=False, advance=advance)
     counts = Counts()
+    horizon = max(thought.iterations for thought in thoughts)
     for row, thought in enumerate(thoughts):
         stop = {"depth": int(depths[row]), "paper": int(depths.max()) + 1, "fixed": fixed or 0}
-        count_thought(counts, thought, solution.values[row], solution.depths[row], rule, cap, stop)
+        count_thought(counts, thought, solution.values[row], solution.depths[row], rule, cap, stop, horizon)
     return counts
 
 
@@ -74,9 +75,19 @@ def check_rule(loop: LatentLoop, rule: Rule) -> Rule:
 
 
 def count_thought(
-    counts: Counts, thought: Thought, values: np.ndarray, depths: np.ndarray, rule: Rule, cap: int, stop: dict[str, int]
+    counts: Counts,
+    thought: Thought,
+    values: np.ndarray,
+    depths: np.ndarray,
+    rule: Rule,
+    cap: int,
+    stop: dict[str, int],
+    horizon: int,
 ) -> None:
-    """Add one problem's thought to the counts, read off under the chosen rule and under all others that apply."""
+    """Add one problem's thought to the counts, read off under the chosen rule and under all others that apply.
+
+    ``stop`` says when the other rules stop, ``horizon`` how far the curve by iterations goes.
+    """
     size = thought.states.shape[1]
     values, depths = values[:size], depths[:size]
     depth = int(depths.max())
@@ -109,7 +120,6 @@ def count_thought(
             counts.solved_by_rule[name] += int((thought.at(ends[name]) == values).all())
         for times in BEYOND:
             counts.solved_by_rule[f"{times}x"] += int((thought.at(times * depth) == values).all())
-    horizon = max(thought.iterations, stop["paper"] if rule != "fixed" else used)
     for iteration in range(horizon + 1):
         counts.solved_by_iteration[iteration] += int((thought.at(iteration) == values).all())
     wrong = (thought.states[:-1] != values) & (thought.states[:-1] != EMPTY)

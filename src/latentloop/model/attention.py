@@ -35,6 +35,10 @@ class Cache:
         self.keys, self.values = self.keys[rows], self.values[rows]
 
 
+BLOCK = 128
+"""Queries whose scores are held at once: they need only the keys up to the last of them."""
+
+
 class Attention(nn.Module):
     """Multi-head causal self-attention."""
 
@@ -62,18 +66,25 @@ class Attention(nn.Module):
             keys, values = cache.extend(keys, values)
         scale = (positions.terms * queries.shape[-1]) ** -0.5
         queries = queries * scale
-        bias = positions.relative(queries, keys, layer, scale)
-        if bias is None and watch is None:
+        if positions.terms == 1 and watch is None:
             z = F.scaled_dot_product_attention(
                 queries, keys, values, attn_mask=visible, is_causal=visible is None and x.shape[1] > 1, scale=1.0
             )
-        else:
-            scores = queries @ keys.mT if bias is None else _add_product(bias, queries, keys)
-            pattern = scores.masked_fill_(~_causal(scores, visible), -torch.inf).softmax(-1)
-            z = pattern @ values
+            return self.out(z.transpose(1, 2).flatten(-2))
+        before, length, parts = keys.shape[-2] - x.shape[1], x.shape[1], []
+        for start in range(0, length, length if watch is not None else BLOCK):
+            end = length if watch is not None else min(start + BLOCK, length)
+            seen = before + end
+            mask = _causal(end - start, seen, x.device) if visible is None else visible[:, :, start:end, :seen]
+            part, part_keys = queries[:, :, start:end], keys[:, :, :seen]
+            bias = positions.relative(part, part_keys, layer, scale)
+            scores = part @ part_keys.mT if bias is None else _add_product(bias, part, part_keys)
+            pattern = scores.masked_fill_(~mask, -torch.inf).softmax(-1)
+            parts.append(pattern @ values[:, :, :seen])
             if watch is not None:
                 watch("pattern", pattern)
-                watch("z", z)
+                watch("z", parts[0])
+        z = torch.cat(parts, dim=2)
         return self.out(z.transpose(1, 2).flatten(-2))
 
 
@@ -82,8 +93,5 @@ def _add_product(bias: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
     return torch.baddbmm(bias.flatten(0, 1), queries.flatten(0, 1), keys.flatten(0, 1).mT).unflatten(0, bias.shape[:2])
 
 
-def _causal(scores: Tensor, visible: Tensor | None) -> Bool[Tensor, "..."]:
-    if visible is not None:
-        return visible
-    rows, columns = scores.shape[-2:]
-    return torch.ones(rows, columns, dtype=torch.bool, device=scores.device).tril(columns - rows)
+def _causal(rows: int, columns: int, device: torch.device) -> Bool[Tensor, "rows columns"]:
+    return torch.ones(rows, columns, dtype=torch.bool, device=device).tril(columns - rows)

@@ -106,7 +106,9 @@ class DisentangledPositions(Positions):
     """DeBERTa: scores add query-to-distance and key-to-distance products, for distances up to a window.
 
     Products with every distance are computed as a matrix one column wider than needed. Read with rows shorter by one,
-    each row shifts against the one before, and what lay on diagonals comes to lie in columns: no index, no copy.
+    each row shifts against the one before, and what lay on diagonals comes to lie in columns: no index, no copy. Keys
+    that all queries see from beyond the window need no such matrix: there a score adds a number of the query's and a
+    number of the key's.
     """
 
     terms = 3
@@ -134,21 +136,23 @@ class DisentangledPositions(Positions):
     ) -> Tensor:
         rows, columns = queries.shape[-2], keys.shape[-2]
         table = self.norm(self.table.weight)
-        distances = torch.arange(columns, -1, -1, device=queries.device).clamp(max=self.window - 1)
-        # Entry [i, c] of this product is query i with distance columns - c; row i of the result starts at rows - i.
-        to_key = self._heads(self.keys[layer](table), distances)
-        from_query = (queries @ to_key.mT).flatten(-2)[..., rows:].unflatten(-1, (rows, columns))
-        if rows == 1:
-            to_query = self._heads(self.queries[layer](table) * scale, distances[1:])
-            return from_query + (keys * to_query).sum(-1)[..., None, :]
+        with_key = self._heads(self.keys[layer](table))
+        with_query = self._heads(self.queries[layer](table) * scale)
+        near = min(columns, rows + self.window - 1)
+        distances = torch.arange(near, -1, -1, device=queries.device).clamp(max=self.window - 1)
+        # Entry [i, c] of this product is query i with distance near - c; row i of the result starts at rows - i.
+        product = (queries @ with_key[:, distances].mT).flatten(-2)
+        from_query = product[..., rows:].unflatten(-1, (rows, near))
         # Entry [j, d] of this product is key j with distance d; row j of the result starts at -j.
-        to_query = self._heads(self.queries[layer](table) * scale, distances.flip(0))
-        from_key = (keys @ to_query.mT).flatten(-2)[..., : columns * columns].unflatten(-1, (columns, columns))
-        return from_query + from_key[..., columns - rows :].mT
+        product = (keys[..., columns - near :, :] @ with_query[:, distances.flip(0)].mT).flatten(-2)
+        from_key = product[..., : near * near].unflatten(-1, (near, near))[..., near - rows :].mT
+        if near == columns:
+            return from_query + from_key
+        far = queries @ with_key[:, -1:].mT + (keys[..., : columns - near, :] @ with_query[:, -1:].mT).mT
+        return torch.cat([far, from_query + from_key], dim=-1)
 
-    def _heads(self, projected: Float[Tensor, "window width"], distances: Int[Tensor, "d"]) -> Tensor:
-        """Look distances up: [head, distance, dim]."""
-        return projected.unflatten(-1, (self.heads, -1)).transpose(0, 1)[:, distances]
+    def _heads(self, projected: Float[Tensor, "window width"]) -> Float[Tensor, "head window dim"]:
+        return projected.unflatten(-1, (self.heads, -1)).transpose(0, 1)
 
 
 POSITIONS: dict[str, type[Positions]] = {

@@ -1,0 +1,123 @@
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+import latentloop
+from latentloop.commands.models import expand_sizes
+from latentloop.errors import UserError
+from latentloop.evaluate.generalization import evaluate_sizes, write_evaluation
+from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.methods import METHODS
+from latentloop.presets import preset
+from latentloop.train.loop import make_fabric, train
+
+SUM = "20 = x7 ; 2 = x42 ; x7 + x42 = x23"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A short run of every method."""
+    folder = tmp_path_factory.mktemp("runs")
+    for name in METHODS:
+        run = preset(f"tiny-{name}")
+        run = replace(run, train=replace(run.train, steps=4))
+        train(run, folder / name, make_fabric(run), resume=False, console=Console(quiet=True))
+    return folder
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_loads_answers_and_is_evaluated(runs, name):
+    loop = latentloop.LatentLoop.from_pretrained(runs / name)
+    answer = loop.solve(SUM)
+    assert set(answer.values) == {"x7", "x42", "x23"}
+    expected = {
+        "one": ["fixed"],
+        "fixed": ["fixed"],
+        "adaptive": ["fixpoint", "cycle", "cap"],
+        "autoregressive": ["end", "cap"],
+    }
+    assert answer.halt in expected[METHODS[name].iterations]
+    assert answer.trace[-1] == answer.values
+    assert set(answer.trace[0].values()) == {None}
+    document = evaluate_sizes(loop, [8, 12], 5)
+    assert [row["nodes"] for row in document["rows"]] == [8, 12]
+    assert all(row["problems"] == 5 for row in document["rows"])
+    assert ("structure_right" in document["rows"][0]) == (name == "cot")
+    assert document["approximate_fixpoint"] == (METHODS[name].carries == "hidden")
+    assert document["model"]["sha256"] == loop.sha256
+    assert document["provenance"]["machine"]["cores"] >= 1
+
+
+def test_evaluations_are_written_as_json_and_csv(runs, tmp_path):
+    document = evaluate_sizes(LatentLoop.from_pretrained(runs / "discrete"), [8], 5)
+    write_evaluation(document, tmp_path / "deep" / "evaluation.json")
+    assert json.loads((tmp_path / "deep" / "evaluation.json").read_text())["rows"][0]["nodes"] == 8
+    head, row = (tmp_path / "deep" / "evaluation.csv").read_text().splitlines()
+    assert dict(zip(head.split(","), row.split(","), strict=True))["nodes"] == "8"
+
+
+def test_saving_and_loading_gives_the_same_model(runs, tmp_path):
+    loop = LatentLoop.from_pretrained(runs / "corrected")
+    loop.save_pretrained(tmp_path / "saved")
+    again = LatentLoop.from_pretrained(tmp_path / "saved")
+    assert again.sha256 == loop.sha256
+    assert again.run == loop.run
+    assert again.solve(SUM) == loop.solve(SUM)
+    assert "latentloop" in (tmp_path / "saved" / "README.md").read_text()
+    assert not list((tmp_path / "saved").glob("*.bin"))
+
+
+def test_pushing_uploads_what_was_saved(runs, monkeypatch):
+    """The hub's own client up to the network: what it would upload is a checkpoint that loads."""
+    from huggingface_hub import HfApi
+
+    uploaded = {}
+
+    def upload(self, *, folder_path, repo_id, **_):
+        uploaded[repo_id] = LatentLoop.from_pretrained(folder_path).sha256
+        return "done"
+
+    monkeypatch.setattr(HfApi, "create_repo", lambda self, repo_id, **_: type("Repo", (), {"repo_id": repo_id}))
+    monkeypatch.setattr(HfApi, "upload_folder", upload)
+    loop = LatentLoop.from_pretrained(runs / "discrete")
+    loop.push_to_hub("someone/model")
+    assert uploaded == {"someone/model": loop.sha256}
+
+
+def test_a_hub_id_is_downloaded_once_and_loaded(runs, monkeypatch):
+    from latentloop.evaluate import pretrained
+    from latentloop.train.checkpoint import find_checkpoint
+
+    asked = []
+    monkeypatch.setattr(
+        pretrained, "snapshot_download", lambda name, **_: asked.append(name) or str(find_checkpoint(runs / "discrete"))
+    )
+    monkeypatch.setattr("huggingface_hub.hub_mixin.hf_hub_download", lambda **_: str(runs / "discrete" / "config.json"))
+    assert LatentLoop.from_pretrained("someone/model").sha256 == LatentLoop.from_pretrained(runs / "discrete").sha256
+    assert asked == ["someone/model"]
+
+
+def test_problems_of_another_language_are_refused(runs):
+    loop = LatentLoop.from_pretrained(runs / "discrete")
+    with pytest.raises(UserError, match=r"unknown operator '\*'"):
+        loop.solve("1 = x1 ; x1 * x1 = x2")
+    with pytest.raises(UserError, match=r"not one of x0 \.\. x127"):
+        loop.solve("1 = x500")
+    with pytest.raises(UserError, match="129 nodes need as many distinct names"):
+        evaluate_sizes(loop, [129], 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "sizes"),
+    [(["8", "16", "..", "40"], [8, 16, 24, 32, 40]), (["8"], [8]), (["4", "6", "...", "9", "20"], [4, 6, 8, 9, 20])],
+)
+def test_sizes_may_have_dots(words, sizes):
+    assert expand_sizes(words) == sizes
+
+
+@pytest.mark.parametrize("words", [[], ["x"], ["..", "8"], ["8", "16", ".."], ["0"], ["-8"]])
+def test_sizes_that_mean_nothing_are_refused(words):
+    with pytest.raises(UserError, match="such as 8 16"):
+        expand_sizes(words)

@@ -1,0 +1,239 @@
+"""Halting, against a model whose every answer is known: the oracle in a transformer's clothes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from latentloop.config import GraphConfig
+from latentloop.evaluate.generalization import count_thought, evaluate_size
+from latentloop.evaluate.metrics import Counts, wilson
+from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.evaluate.think import default_cap, think
+from latentloop.methods import method
+from latentloop.model.transformer import Transformer
+from latentloop.presets import preset
+from latentloop.task.graph import sample
+from latentloop.task.oracle import solve, trace
+from latentloop.task.splits import drawn_generator, published_problems
+from latentloop.tokens.vocabulary import Vocabulary
+from latentloop.train.checkpoint import Checkpoint
+from latentloop.train.loop import build_model
+
+RUN = preset("tiny-discrete")
+DISCRETE = method("discrete")
+
+
+class Clockwork(Transformer):
+    """Computes right-hand sides from the tokens it embeds, by plain rules; ``twist`` may spoil what it decides."""
+
+    twist = staticmethod(lambda values, before, kinds: values)
+
+    def embed(self, symbols, places=None):
+        self.symbols = symbols
+        return torch.zeros(*symbols["value"].shape, self.config.width)
+
+    def block(self, x, places=None, **_):
+        return x
+
+    def read(self, x):
+        symbols, empty = self.symbols, self.vocabulary.empty
+        values = symbols["value"].clone()
+        for row in range(len(values)):
+            known = {}
+            kinds, names = symbols["syntax"][row].tolist(), symbols["variable"][row].tolist()
+            for place, kind in enumerate(kinds):
+                if kind == 3:
+                    known[names[place + 1]] = int(symbols["value"][row, place + 1])
+            operands = []
+            for place, kind in enumerate(kinds):
+                if kind == 0:
+                    operands = [int(symbols["value"][row, place])]
+                elif kind == 1 and kinds[place - 1] != 3:
+                    operands.append(known.get(names[place], empty))
+                elif kind == 3:
+                    total = empty if empty in operands else sum(operands) % self.vocabulary.task.modulus
+                    values[row, place + 1] = total
+                    operands = []
+        values = self.twist(values, symbols["value"], symbols["syntax"])
+        decided = symbols | {"value": values}
+        return {
+            name: torch.nn.functional.one_hot(numbers, self.vocabulary.size(name)).float()
+            for name, numbers in decided.items()
+        }
+
+
+@pytest.fixture
+def model():
+    return Clockwork(RUN.model, Vocabulary(task=RUN.task))
+
+
+def draw(count=20, **graph):
+    return sample(RUN.task, GraphConfig(**{"nodes": 14, "min_nodes": 6, **graph}), count, drawn_generator(3))
+
+
+def limits(problems, value=40):
+    return np.full(len(problems), value)
+
+
+def test_a_perfect_model_halts_one_iteration_after_it_is_done(model):
+    problems = draw()
+    solution, states = solve(problems), trace(problems)
+    for row, thought in enumerate(think(model, DISCRETE, problems, limits(problems))):
+        size, depth = problems.sizes[row], int(solution.depths[row].max())
+        assert thought.fixpoint == thought.iterations == depth + 1
+        assert thought.cycle is None
+        for iteration in range(depth + 4):
+            expected = states[min(iteration, len(states) - 1), row, :size]
+            assert thought.at(iteration).tolist() == expected.tolist()
+
+
+def test_thinking_can_start_from_any_state(model):
+    problems = draw()
+    solution = solve(problems)
+    start = np.random.default_rng(0).integers(-1, 23, problems.names.shape, dtype=np.int8)
+    for row, thought in enumerate(think(model, DISCRETE, problems, limits(problems), start=start)):
+        size = problems.sizes[row]
+        assert thought.states[0].tolist() == start[row, :size].tolist()
+        assert thought.states[-1].tolist() == solution.values[row, :size].tolist()
+
+
+def test_circles_are_found_and_followed_for_ever(model):
+    def turn(values, before, kinds):
+        """Leaf values count up by 8 whenever they are set: with modulus 23 they come round after 23 iterations."""
+        first = before[:, 2:3]
+        return torch.cat(
+            [values[:, :2], torch.where(first < 23, (first + 8) % 23, values[:, 2:3]), values[:, 3:]], dim=1
+        )
+
+    model.twist = turn
+    problems = draw(4, nodes=6, min_nodes=6)
+    for thought in think(model, DISCRETE, problems, limits(problems)):
+        assert thought.fixpoint is None
+        start, length = thought.cycle
+        assert length == 23
+        assert thought.iterations == start + length
+        assert thought.at(start + 5).tolist() == thought.at(start + 5 + 3 * length).tolist()
+        assert thought.at(start + 5).tolist() != thought.at(start + 6).tolist()
+
+
+def test_limits_end_what_does_not_halt(model):
+    problems = draw()
+    for thought in think(model, DISCRETE, problems, limits(problems, 2)):
+        assert thought.iterations == 2
+
+
+def loop_of(model, run=RUN):
+    weights = {name: p.detach() for name, p in build_model(run).named_parameters()}
+    loop = LatentLoop(Checkpoint(run=run, weights=weights, metrics={}))
+    loop.model = model
+    return loop
+
+
+def test_counts_of_a_perfect_model(model):
+    counts = evaluate_size(loop_of(model), 16, 24)
+    figures = counts.figures()
+    assert figures["solved"] == figures["nodes_right"] == 1.0
+    assert (figures["false_halts"], figures["cycles"], figures["caps"]) == (0, 0, 0)
+    assert figures["solved_depth"] == figures["solved_paper"] == figures["solved_2x"] == figures["solved_4x"] == 1.0
+    assert counts.halts == {"fixpoint": 24}
+    curve = counts.curves()["solved_by_iteration"]
+    assert curve[0] == 0
+    assert curve[-1] == 1
+    assert curve == sorted(curve)
+    assert len(curve) == 1 + 1 + max(solve(published_problems(RUN.task, 16, 24)).depths.max(1))
+    assert set(counts.curves()["right_by_depth"].values()) == {1.0}
+
+
+def test_a_model_that_settles_on_a_wrong_value_has_false_halts(model):
+    model.twist = lambda values, before, kinds: torch.cat(
+        [values[:, :2], torch.zeros_like(values[:, 2:3]), values[:, 3:]], 1
+    )
+    counts = evaluate_size(loop_of(model), 16, 24)
+    wrong = 24 - counts.solved
+    assert counts.false_halts == wrong > 12
+    assert 0 < counts.nodes_right < counts.nodes
+
+
+def test_the_depth_rule_stops_earlier_than_the_fixed_point(model):
+    by_depth = evaluate_size(loop_of(model), 16, 24, halt="depth").figures()
+    by_state = evaluate_size(loop_of(model), 16, 24).figures()
+    assert by_depth["solved"] == 1.0
+    assert by_depth["iterations_by_depth"] == 1.0
+    assert by_state["iterations"] == by_depth["iterations"] + 1
+
+
+def test_a_cap_is_reported(model):
+    figures = evaluate_size(loop_of(model), 16, 24, cap=2).figures()
+    assert figures["caps"] == 1.0
+    assert figures["solved"] == 0.0
+    assert figures["solved_depth"] == 1.0
+
+
+def test_counts_merge():
+    problems = draw()
+    solution = solve(problems)
+    thoughts = think(Clockwork(RUN.model, Vocabulary(task=RUN.task)), DISCRETE, problems, limits(problems))
+    whole, left, right = Counts(), Counts(), Counts()
+    for row, thought in enumerate(thoughts):
+        depth = int(solution.depths[row].max())
+        stop = {"depth": depth, "paper": depth + 1, "fixed": 0}
+        for counts in (whole, left if row % 3 else right):
+            count_thought(counts, thought, solution.values[row], solution.depths[row], "fixpoint", 40, stop, 12)
+    left.add(right)
+    assert left.curves() == whole.curves()
+    assert left.figures() == pytest.approx(whole.figures())
+
+
+def test_real_models_think_the_same_alone_and_together():
+    model = build_model(RUN).eval()
+    problems = draw(12)
+    together = think(model, DISCRETE, problems, limits(problems, 6))
+    for row in range(len(problems)):
+        alone = think(model, DISCRETE, problems[row : row + 1], limits(problems[:1], 6))[0]
+        assert alone.states.tolist() == together[row].states.tolist()
+        assert (alone.fixpoint, alone.cycle) == (together[row].fixpoint, together[row].cycle)
+
+
+def test_hidden_states_go_on_when_asked_to():
+    run = preset("tiny-continuous")
+    model, problems = build_model(run).eval(), draw(6)
+    early = think(model, method("continuous"), problems, limits(problems, 12))
+    late = think(model, method("continuous"), problems, limits(problems, 12), leave=False)
+    for first, second in zip(early, late, strict=True):
+        assert second.iterations == 12
+        assert first.fixpoint == second.fixpoint
+        assert first.iterations == (first.fixpoint or 12)
+        assert second.states[: first.iterations + 1].tolist() == first.states.tolist()
+
+
+@pytest.mark.parametrize(
+    ("right", "total", "low", "high"), [(0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (81, 263, 0.2553, 0.3662)]
+)
+def test_wilson_intervals(right, total, low, high):
+    assert wilson(right, total) == (pytest.approx(low, abs=5e-4), pytest.approx(high, abs=5e-4))
+
+
+def test_caps_allow_the_deepest_graph():
+    problems = draw(3, nodes=20, min_nodes=20, family="chain")
+    thoughts = think(
+        Clockwork(RUN.model, Vocabulary(task=RUN.task)), DISCRETE, problems, limits(problems, default_cap(20))
+    )
+    assert [thought.fixpoint for thought in thoughts] == [21] * 3
+
+
+def test_states_compare_all_four_factors(model):
+    """A state whose variable factor still changes is no fixed point, even if all values stay."""
+    plain = model.read
+
+    def restless(x):
+        logits = plain(x)
+        logits["variable"] = logits["variable"].roll(1, dims=-1)
+        return logits
+
+    model.read = restless
+    problems = draw(2, nodes=6, min_nodes=6, family="star")
+    assert all(thought.fixpoint is None for thought in think(model, DISCRETE, problems, limits(problems, 5)))
+    model.config = replace(RUN.model, pin_static=True)
+    assert all(thought.fixpoint == 3 for thought in think(model, DISCRETE, problems, limits(problems, 5)))

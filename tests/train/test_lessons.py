@@ -1,0 +1,216 @@
+"""What models are shown: targets, corruption, and losses that agree however they are computed."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from latentloop.config import GraphConfig
+from latentloop.methods import METHODS, method
+from latentloop.model.positions import POSITIONS
+from latentloop.model.recurrence import State, unroll
+from latentloop.presets import PRESETS, preset
+from latentloop.task.graph import sample
+from latentloop.task.oracle import solve, trace
+from latentloop.task.splits import train_generator
+from latentloop.tokens.batch import Batch
+from latentloop.tokens.factored import encode, fill_in
+from latentloop.tokens.vocabulary import FACTORS, Vocabulary
+from latentloop.train.corruption import corrupt
+from latentloop.train.loop import build_model, validate
+from latentloop.train.loss import Learner, latent_loss
+from latentloop.train.optimise import make_optimizer
+from latentloop.train.targets import Lesson, latent_lesson, make_lesson, pieces
+
+
+def tiny(name, **train):
+    run = preset(f"tiny-{name}")
+    return replace(
+        run, train=replace(run.train, **train), graph=GraphConfig(nodes=10, min_nodes=5, leaves=3, depth_limit=5)
+    )
+
+
+def draw(run, count=6, seed=0):
+    return sample(run.task, run.graph, count, train_generator(seed))
+
+
+def lesson_for(run, count=6):
+    return make_lesson(draw(run, count), run, Vocabulary(task=run.task), torch.Generator().manual_seed(1))
+
+
+def test_values_at_writes_what_the_numpy_side_writes():
+    run = tiny("discrete")
+    vocabulary, problems = Vocabulary(task=run.task), draw(run)
+    batch, tokens = Batch.of(problems, vocabulary), encode(problems, vocabulary)
+    states = trace(problems)
+    ours = batch.values_at(torch.from_numpy(states).long(), vocabulary.empty)
+    for state, values in zip(states, ours, strict=True):
+        assert values.tolist() == fill_in(tokens, state, vocabulary).tolist()
+
+
+def test_teacher_states_and_targets_follow_the_oracles_trace():
+    run = tiny("discrete")
+    vocabulary, problems = Vocabulary(task=run.task), draw(run)
+    lesson = latent_lesson(Batch.of(problems, vocabulary), run, vocabulary, torch.Generator())
+    tokens, states = encode(problems, vocabulary), trace(problems)
+    depth = len(states) - 1
+    assert len(lesson) == depth * len(problems)
+    for t in range(depth):
+        assert lesson.start.value[t::depth].tolist() == fill_in(tokens, states[t], vocabulary).tolist()
+        assert lesson.wanted[0, t::depth].tolist() == fill_in(tokens, states[t + 1], vocabulary).tolist()
+    assert lesson.counted.sum() == lesson.mask.sum()
+
+
+def test_deeper_nodes_can_be_left_out_of_the_loss():
+    run = tiny("continuous", deeper="ignored")
+    vocabulary, problems = Vocabulary(task=run.task), draw(run)
+    batch = Batch.of(problems, vocabulary)
+    lesson = latent_lesson(batch, run, vocabulary, torch.Generator())
+    for t in range(lesson.iterations):
+        hidden = (batch.depth > t + 1) & batch.exists
+        assert (lesson.mask & ~lesson.counted[t]).sum() == hidden.sum()
+        assert not lesson.counted[t].gather(1, batch.target)[hidden].any()
+
+
+def test_end_to_end_methods_want_all_values_after_the_last_iteration():
+    run = tiny("recurrent")
+    vocabulary, problems = Vocabulary(task=run.task), draw(run)
+    lesson = latent_lesson(Batch.of(problems, vocabulary), run, vocabulary, torch.Generator())
+    assert (lesson.iterations, len(lesson.wanted)) == (3, 1)
+    assert (
+        lesson.wanted[0].tolist() == fill_in(encode(problems, vocabulary), solve(problems).values, vocabulary).tolist()
+    )
+
+
+@pytest.mark.parametrize("candidates", ["last", "frontier", "all"])
+def test_corruption_hits_its_candidates_and_nothing_else(candidates):
+    run = tiny("corrected", corruption=1.0, corruption_share=0.5, corruption_of=candidates)
+    vocabulary, problems = Vocabulary(task=run.task), draw(run, 200)
+    batch = Batch.of(problems, vocabulary)
+    after = torch.arange(1, int(batch.depth.max()) + 1)
+    known = (batch.depth <= after[:, None, None] - 1) & batch.exists
+    values = batch.values_at(torch.where(known, batch.answer, -1), vocabulary.empty)
+    corrupted = corrupt(values, batch, after, run.train, vocabulary, torch.Generator().manual_seed(0))
+    changed = (values != corrupted).gather(-1, batch.target.expand(known.shape)) & batch.exists
+    assert (values != corrupted).sum() == changed.sum()
+    allowed = {
+        "last": batch.depth == after[:, None, None] - 1,
+        "frontier": batch.depth == after[:, None, None],
+        "all": batch.exists.expand(known.shape),
+    }[candidates] & batch.exists
+    assert not (changed & ~allowed).any()
+    symbols = vocabulary.size("value")
+    assert abs(changed.sum() / allowed.sum() - 0.5 * (1 - 1 / symbols)) < 0.03
+    drawn = corrupted.gather(-1, batch.target.expand(known.shape))[changed]
+    unseen = {vocabulary.empty} if candidates == "frontier" else set()  # what was empty before and after is no change
+    assert set(drawn.tolist()) == set(range(symbols)) - unseen
+
+
+def test_a_batch_is_corrupted_as_often_as_asked():
+    run = tiny("corrected", corruption=0.25, corruption_share=1.0, corruption_of="all")
+    vocabulary, problems = Vocabulary(task=run.task), draw(run, 2)
+    batch = Batch.of(problems, vocabulary)
+    after = torch.ones(1, dtype=torch.long)
+    clean = batch.values_at(torch.full((1, *batch.depth.shape), -1), vocabulary.empty)
+    generator = torch.Generator().manual_seed(0)
+    hits = [not torch.equal(corrupt(clean, batch, after, run.train, vocabulary, generator), clean) for _ in range(400)]
+    assert 70 < sum(hits) < 130
+
+
+def test_parallel_loss_equals_the_sequential_one():
+    """Teacher forcing all iterations at once gives what a loop over iterations gives."""
+    run = tiny("discrete")
+    vocabulary, problems = Vocabulary(task=run.task), draw(run)
+    batch, model = Batch.of(problems, vocabulary), build_model(run).double()
+    lesson = latent_lesson(batch, run, vocabulary, torch.Generator())
+    parallel, _ = latent_loss(model, lesson, method("discrete"), lesson.totals())
+    sums = dict.fromkeys(FACTORS, 0.0)
+    count = 0
+    states = trace(problems)
+    tokens = encode(problems, vocabulary)
+    for t in range(len(states) - 1):
+        filled = torch.from_numpy(fill_in(tokens, states[t], vocabulary)).long()
+        logits = model.read(model.block(model.embed(State.of(batch).factors() | {"value": filled})))
+        wanted = torch.from_numpy(fill_in(tokens, states[t + 1], vocabulary)).long()
+        for row, length in enumerate(tokens.lengths):
+            for factor in FACTORS:
+                target = wanted[row] if factor == "value" else getattr(batch, factor)[row]
+                sums[factor] += F.cross_entropy(logits[factor][row, :length], target[:length], reduction="sum")
+            count += int(length)
+    torch.testing.assert_close(parallel, (sum(sums.values()) / count).float())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_pieces_add_up_and_padding_never_matters(name):
+    run = tiny(name)
+    lesson, model = lesson_for(run), build_model(run).double().eval()
+    learner = Learner(model, method(name))
+    totals = lesson.totals()
+    whole, right = learner(lesson, totals)
+    parts = [learner(piece, totals) for piece in pieces(lesson, 5)]
+    torch.testing.assert_close(sum(loss for loss, _ in parts), whole)
+    for key, count in right.items():
+        assert sum(counts[key] for _, counts in parts) == count
+    alone = [lesson.rows(slice(row, row + 1)) for row in range(len(lesson))]
+    torch.testing.assert_close(sum(learner(row, totals)[0] for row in alone), whole)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_with_every_encoding_lowers_its_loss(name, positions):
+    run = tiny(name)
+    run = replace(run, model=replace(run.model, positions=positions))
+    lesson, model = lesson_for(run), build_model(run)
+    learner, optimizer = Learner(model, method(name)), make_optimizer(model, replace(run.train, lr=3e-3))
+    losses = []
+    for _ in range(6):
+        loss, _ = learner(lesson, lesson.totals())
+        losses.append(float(loss.detach()))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_hidden_vectors_are_carried_and_the_problem_is_read_once():
+    run = tiny("continuous")
+    lesson, model = lesson_for(run), build_model(run).eval()
+    assert isinstance(lesson, Lesson)
+    steps = unroll(model, lesson.start, method("continuous"))
+    first, second = (hidden for _, (_, hidden) in zip(range(2), steps, strict=False))
+    torch.testing.assert_close(second, model.block(first))
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_discrete_states_are_decided_and_embedded_again(pinned):
+    run = tiny("discrete")
+    run = replace(run, model=replace(run.model, pin_static=pinned))
+    lesson, model = lesson_for(run), build_model(run).eval()
+    assert isinstance(lesson, Lesson)
+    steps = unroll(model, lesson.start, method("discrete"))
+    (logits, _), (_, second) = (found for _, found in zip(range(2), steps, strict=False))
+    decided = {name: scores.argmax(-1) for name, scores in logits.items()}
+    if pinned:
+        decided = lesson.start.factors() | {"value": decided["value"]}
+    torch.testing.assert_close(second, model.block(model.embed(decided)))
+
+
+GOLDEN = {
+    "feedforward": 10.625234603881836,
+    "recurrent": 10.62679386138916,
+    "cot": 5.049332141876221,
+    "continuous": 10.624673843383789,
+    "discrete": 10.616296768188477,
+    "corrected": 10.616296768188477,
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_first_losses_are_golden(name):
+    """A refactoring that changes nothing changes none of these."""
+    run = PRESETS[f"tiny-{name}"]
+    problems = sample(run.task, run.graph, 8, train_generator(0, 0))
+    lesson = make_lesson(problems, run, Vocabulary(task=run.task), torch.Generator().manual_seed(0))
+    loss = validate(Learner(build_model(run), method(name)), lesson, torch.device("cpu"))["loss"]
+    assert loss == pytest.approx(GOLDEN[name], rel=2e-5)

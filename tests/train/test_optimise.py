@@ -1,0 +1,61 @@
+"""Optimiser parts against independent code."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from latentloop.config import TrainConfig
+from latentloop.presets import preset
+from latentloop.train.loop import build_model
+from latentloop.train.optimise import RunningMean, learning_rate, make_optimizer
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
+def test_the_schedule_is_torchs(schedule):
+    train = TrainConfig(steps=50, warmup=10, lr=0.1, schedule=schedule, final_lr=0.2)
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    rise = torch.optim.lr_scheduler.LinearLR(optimizer, 0.1, 1.0, 9)
+    fall = {
+        "constant": torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0, 40),
+        "linear": torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.2, 40),
+        "cosine": torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 40, 0.02),
+    }[schedule]
+    both = torch.optim.lr_scheduler.SequentialLR(optimizer, [rise, fall], [10])
+    for step in range(50):
+        assert math.isclose(learning_rate(step, train), both.get_last_lr()[0], rel_tol=1e-6), step
+        optimizer.step()
+        both.step()
+
+
+def test_only_matrices_decay():
+    model = build_model(preset("tiny-discrete"))
+    optimizer = make_optimizer(model, TrainConfig(weight_decay=0.3))
+    decayed = {id(p) for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]}
+    for name, parameter in model.named_parameters():
+        assert (id(parameter) in decayed) == (parameter.ndim >= 2), name
+
+
+def test_the_running_mean_is_torchs():
+    model = build_model(preset("tiny-discrete"))
+    mean = RunningMean(model, 0.8)
+    reference = {name: p.detach().clone().double() for name, p in model.named_parameters()}
+    for step in range(30):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += torch.randn_like(parameter)
+        mean.update(model, step)
+        decay = min(0.8, (1 + step) / (10 + step))
+        for name, parameter in model.named_parameters():
+            reference[name] = decay * reference[name] + (1 - decay) * parameter.detach().double()
+    for name, parameter in mean.model.named_parameters():
+        torch.testing.assert_close(parameter.double(), reference[name], rtol=1e-4, atol=1e-5)
+
+
+def test_seeds_decide_the_first_weights():
+    run = preset("tiny-discrete")
+    first, again = build_model(run), build_model(run)
+    other = build_model(replace(run, train=replace(run.train, seed=1)))
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+    assert not torch.equal(first.readouts["value"].weight, other.readouts["value"].weight)

@@ -1,0 +1,224 @@
+"""Runs as a user starts them: killed, resumed, shared by two processes, damaged."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from safetensors.torch import load_file
+
+from latentloop.config import RunConfig
+from latentloop.errors import UserError
+from latentloop.methods import METHODS
+from latentloop.presets import PRESETS, preset
+from latentloop.train.checkpoint import find_checkpoint, read_checkpoint
+from latentloop.train.log import read_log
+from latentloop.train.loop import make_fabric, train
+
+QUICK = ("--steps", "12", "--validate-every", "6", "--checkpoint-every", "3", "--log-every", "2")
+
+
+def command(*words, cwd, **settings):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "latentloop", *map(str, words)],
+        cwd=cwd, capture_output=True, text=True, env=environment, **settings,
+    )  # fmt: skip
+
+
+def quick(name="discrete", **settings) -> RunConfig:
+    run = preset(f"tiny-{name}")
+    given = {"steps": 12, "validate_every": 6, "checkpoint_every": 3, "log_every": 2} | settings
+    return replace(run, train=replace(run.train, **given))
+
+
+def go(run, folder, *, resume=False, **settings):
+    return train(run, folder, make_fabric(run), resume=resume, console=Console(stderr=True, quiet=True), **settings)
+
+
+def weights(folder: Path) -> bytes:
+    return (find_checkpoint(folder) / "model.safetensors").read_bytes()
+
+
+def test_presets_are_valid_and_name_their_method():
+    assert {run.method for run in PRESETS.values()} == set(METHODS)
+    for run in PRESETS.values():
+        assert RunConfig.from_dict(json.loads(json.dumps(run.to_dict()))) == run
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_run_leaves_checkpoints_and_metrics(name, tmp_path):
+    outcome = go(quick(name), tmp_path / "run")
+    assert (outcome.reason, outcome.step) == ("done", 12)
+    rows = read_log(tmp_path / "run")
+    assert [row["step"] for row in rows if row["kind"] == "train"] == [2, 4, 6, 8, 10, 12]
+    assert [row["step"] for row in rows if row["kind"] == "validation"] == [6, 12]
+    assert (tmp_path / "run" / "metrics.csv").read_text().startswith("step,kind,loss")
+    assert list((tmp_path / "run" / "events").iterdir())
+    assert read_checkpoint(tmp_path / "run" / "last", training=True).metrics["step"] == 12
+    assert len(list((tmp_path / "run").glob("step-*"))) <= 2
+    assert not list((tmp_path / "run").rglob("*.part"))
+    assert not list((tmp_path / "run").rglob("*.pt"))
+
+
+def test_the_best_checkpoint_has_the_least_validation_loss(tmp_path):
+    go(quick(lr=0.5, schedule="constant", ema=0.0, validate_every=2), tmp_path / "run")
+    losses = {row["step"]: row["loss"] for row in read_log(tmp_path / "run") if row["kind"] == "validation"}
+    assert read_checkpoint(tmp_path / "run" / "best").metrics["step"] == min(losses, key=losses.__getitem__)
+
+
+@pytest.mark.parametrize("name", ["corrected", "cot"])
+def test_stopping_and_resuming_changes_nothing(name, tmp_path):
+    run = quick(name)
+    run = replace(run, model=replace(run.model, dropout=0.2))
+    go(run, tmp_path / "whole")
+    assert go(run, tmp_path / "parts", minutes=0.0).reason == "minutes"
+    assert read_checkpoint(tmp_path / "parts" / "last").metrics["step"] == 1
+    go(run, tmp_path / "parts", resume=True)
+    assert weights(tmp_path / "whole" / "last") == weights(tmp_path / "parts" / "last")
+    kept = [[r for r in read_log(tmp_path / f) if r["kind"] == "train" and r["step"] > 2] for f in ("whole", "parts")]
+    assert [row["loss"] for row in kept[0]] == [row["loss"] for row in kept[1]]
+
+
+def test_a_killed_run_ends_as_if_it_had_never_been(tmp_path):
+    words = (
+        "train",
+        "--preset",
+        "tiny-corrected",
+        "--steps",
+        "40",
+        "--checkpoint-every",
+        "5",
+        "--validate-every",
+        "20",
+    )
+    assert command(*words, "--output", "whole", cwd=tmp_path).returncode == 0
+    program = [sys.executable, "-m", "latentloop", *words, "--output", "killed"]
+    for _ in range(2):
+        process = subprocess.Popen(
+            program, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL
+        )
+        deadline, before = time.time() + 60, _step(tmp_path / "killed")
+        while _step(tmp_path / "killed") <= before and process.poll() is None and time.time() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        program = [sys.executable, "-m", "latentloop", "train", "--resume", "killed"]
+    assert 0 < _step(tmp_path / "killed") < 40
+    assert command("train", "--resume", "killed", cwd=tmp_path).returncode == 0
+    assert weights(tmp_path / "whole" / "last") == weights(tmp_path / "killed" / "last")
+    assert weights(tmp_path / "whole" / "best") == weights(tmp_path / "killed" / "best")
+    steps = [[row["step"] for row in read_log(tmp_path / name)] for name in ("whole", "killed")]
+    assert steps[0] == steps[1]
+
+
+def _step(folder: Path) -> int:
+    return int((folder / "last").readlink().name.removeprefix("step-")) if (folder / "last").is_symlink() else 0
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path):
+    go(quick(), tmp_path / "whole")
+    (tmp_path / "early").mkdir()
+    shutil.copy(tmp_path / "whole" / "config.json", tmp_path / "early")
+    assert command("train", "--resume", "early", cwd=tmp_path).returncode == 0
+    first, second = (
+        load_file(find_checkpoint(tmp_path / n / "last") / "model.safetensors") for n in ("whole", "early")
+    )
+    assert all((abs(first[key] - second[key]) < 1e-5).all() for key in first)
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
+    program = [
+        sys.executable,
+        "-m",
+        "latentloop",
+        "train",
+        "--preset",
+        "tiny-discrete",
+        "--steps",
+        "100000",
+        "--output",
+        "run",
+    ]
+    process = subprocess.Popen(program, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    deadline = time.time() + 60
+    while _step(tmp_path / "run") < 20 and time.time() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, printed = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "go on with: latentloop train --resume run" in printed
+    assert _step(tmp_path / "run") >= 20
+    read_checkpoint(tmp_path / "run" / "last", training=True)
+
+
+def test_two_processes_give_the_losses_of_one(tmp_path):
+    words = ("train", "--preset", "tiny-discrete", *QUICK, "--accelerator", "cpu")
+    one = command(*words, "--output", "one", cwd=tmp_path)
+    assert one.returncode == 0, one.stderr
+    two = command(*words, "--output", "two", "--devices", "2", "--strategy", "ddp", cwd=tmp_path, timeout=120)
+    assert two.returncode == 0, two.stderr
+    losses = [[r["loss"] for r in read_log(tmp_path / name)] for name in ("one", "two")]
+    assert len(losses[0]) == 8
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    rights = [[r["right_leaf"] for r in read_log(tmp_path / name)] for name in ("one", "two")]
+    assert rights[0] == rights[1]
+
+
+@pytest.mark.parametrize("damage", ["cut", "alter", "remove", "manifest", "weights"])
+def test_damaged_checkpoints_are_refused(damage, tmp_path):
+    go(quick(), tmp_path / "run")
+    folder = find_checkpoint(tmp_path / "run").resolve()
+    path = folder / "model.safetensors"
+    content = path.read_bytes()
+    match damage:
+        case "cut":
+            path.write_bytes(content[: len(content) // 2])
+        case "alter":
+            path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        case "remove":
+            path.unlink()
+        case "manifest":
+            (folder / "manifest.json").write_text("{")
+        case "weights":
+            (folder / "config.json").write_text((folder / "config.json").read_text().replace("32", "33"))
+    with pytest.raises(UserError, match=r"altered or cut off|lacks model|not JSON"):
+        read_checkpoint(tmp_path / "run")
+    done = command("evaluate", "run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train"], "train needs one of --preset NAME"),
+        (["train", "--preset", "tiny-discret"], "did you mean 'tiny-discrete'?"),
+        (["train", "--preset", "tiny-discrete", "--output", "taken"], "the run folder taken exists"),
+        (["train", "--preset", "tiny-discrete", "--accelerator", "cuda"], "cannot use 1 x cuda"),
+        (["train", "--preset", "tiny-discrete", "--accelerator", "abacus"], "cannot use 1 x abacus"),
+        (["train", "--preset", "tiny-discrete", "--devices", "99"], "cannot be shared by 99 devices"),
+        (["train", "--preset", "tiny-discrete", "--strategy", "telepathy"], "telepathy"),
+        (["train", "--preset", "tiny-discrete", "--heads", "5"], "divisible by the heads"),
+        (["train", "--resume", "nowhere"], "cannot read nowhere/config.json"),
+        (["train", "--config", "bad.json"], "unknown key 'metod' in the run"),
+        (["evaluate", "nowhere"], "no checkpoint 'nowhere'"),
+        (["evaluate", "taken"], "no checkpoint at taken"),
+    ],
+)
+def test_mistakes_end_in_one_line_and_code_2(words, message, tmp_path):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").write_text("")
+    (tmp_path / "bad.json").write_text('{"metod": "discrete"}')
+    done = command(*words, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.json", "taken"]
