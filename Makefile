@@ -18,6 +18,7 @@ test: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/generator.py
+	$(BIN)/python benchmarks/engine.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -25,7 +26,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 		{ echo "Python's venv module is needed: apt-get install python3-venv"; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) --constraint constraints.txt torch --editable '.[dev]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) torch --editable '.[dev]'
 	@touch $@
 
 clean:

@@ -1,3 +1,5 @@
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -38,6 +40,16 @@ def test_a_longer_set_begins_with_the_shorter():
     assert published_problems(ADD, 16, 100).fingerprints() == published_problems(ADD, 16, 300).fingerprints()[:100]
 
 
+def test_every_published_set_and_the_training_stream_are_frozen():
+    def digest(batches):
+        prints = [fingerprint for batch in batches for fingerprint in batch.fingerprints()]
+        return hashlib.blake2b(b"".join(prints), digest_size=8).hexdigest()
+
+    assert digest(published_problems(ADD, n) for n in TEST_SIZES) == "aa2c314f4e2676fd"
+    assert digest([validation_problems(ADD)]) == "ed044389e32e83a3"
+    assert digest(sample(ADD, train_graph(), 32, train_generator(0, step)) for step in range(20)) == "e0386fb2a7d33af6"
+
+
 def test_published_bytes_are_frozen():
     assert published_problems(ADD, 128, 1).fingerprints()[0].hex() == "4b5c541448337994583b0ea4d3a4456d"
     assert validation_problems(ADD, 32, 1).fingerprints()[0].hex() == "e29282c60190e3bd7c13f340184e6dca"
@@ -54,6 +66,9 @@ def test_families_have_published_sets_too():
     assert np.array_equal(chains.names, published_problems(ADD, 128, 3, family="chain").names)
 
 
-def test_negative_seeds_are_refused():
-    with pytest.raises(UserError, match="got -1"):
-        train_generator(-1)
+def test_seeds_and_counts_out_of_range_are_refused():
+    for seed in (-1, 2**64):  # a larger one would reach into the key that tells splits apart
+        with pytest.raises(UserError, match=f"got {seed}"):
+            train_generator(seed)
+    with pytest.raises(UserError, match="at least 1, got -5"):
+        published_problems(ADD, 8, -5)

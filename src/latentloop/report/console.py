@@ -106,12 +106,11 @@ def presets_table(presets: Mapping[str, RunConfig], costs: Mapping[str, Any]) ->
     return table
 
 
-def token_table(tokens: Tokens, vocabulary: Vocabulary, row: int = 0, limit: int = 24) -> Table:
-    """Show the first tokens of a problem, split into factors."""
+def token_table(tokens: Tokens, vocabulary: Vocabulary, row: int = 0, *, start: int = 0, limit: int = 24) -> Table:
+    """Show some tokens of a problem, split into factors."""
     rows = factor_rows(tokens, vocabulary, row)
     table = plain_table("position", *FACTORS)
-    for place, factors in enumerate(rows[:limit]):
-        table.add_row(str(place), *factors)
-    if len(rows) > limit:
-        table.add_row("...", f"{len(rows) - limit} more")
+    for place in range(start, min(start + limit, len(rows))):
+        table.add_row(str(place), *rows[place])
+    table.add_row("...", f"{len(rows)} in all")
     return table
