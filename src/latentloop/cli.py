@@ -25,11 +25,11 @@ def run(words: Sequence[str]) -> None:
     for command in (problems.sample, problems.solve, problems.draw, problems.dataset):
         app.command(command)
     if not words or words[0] not in ("sample", "solve", "draw", "dataset"):
-        from latentloop.commands import models
+        from latentloop.commands import models, trust
 
-        app.command(models.presets)
-        app.command(models.train_from(models.base_run(words)))
-        app.command(models.evaluate)
+        train = models.train_from(models.base_run(words))
+        for command in (models.presets, train, models.evaluate, trust.certify, trust.stress):
+            app.command(command)
     if "--version" in words[:1]:
         from latentloop import __version__
 

@@ -117,6 +117,8 @@ class GraphConfig(Config):
     """Draw the number of nodes uniformly from min_nodes .. nodes; None: always ``nodes``."""
     leaves: int | None = None
     """Nodes with a given value; None: the family's own number."""
+    fan_ins: tuple[int, ...] | None = None
+    """Numbers of parents to draw from, uniformly; one that stands there twice comes twice as often; None: the family's."""
     depth_limit: int | None = None
     """Largest depth, leaves counting 1; None: no limit."""
     family: FamilyName = "random"
@@ -131,6 +133,8 @@ class GraphConfig(Config):
             raise UserError(f"the smallest number of nodes must be 1 to {self.nodes}, got {smallest}")
         if self.leaves is not None and not 1 <= self.leaves <= smallest:
             raise UserError(f"the number of leaves must be 1 to {smallest}, the number of nodes, got {self.leaves}")
+        if self.fan_ins is not None and not (self.fan_ins and set(self.fan_ins) <= set(range(1, MAX_FAN_IN + 1))):
+            raise UserError(f"fan_ins must be numbers of parents from 1 to {MAX_FAN_IN}, got {self.fan_ins}")
         if self.depth_limit is not None and self.depth_limit < 2:
             raise UserError(f"the depth limit must be at least 2 (leaves have depth 1), got {self.depth_limit}")
 
@@ -169,7 +173,24 @@ class ModelConfig(Config):
     max_positions: int = 1024
     """AbPE: positions with a vector of their own."""
     pin_static: bool = False
-    """Carry only values from iteration to iteration; syntax, variable and operation stay as the problem has them."""
+    """Carry only values from iteration to iteration; syntax, variable and operation stay as the problem has them, and are
+    neither read out nor trained."""
+    mlp: Literal["relu", "gated"] = "relu"
+    """The paper's MLP, or one whose hidden units are gated by others (SiLU)."""
+    relative_bias: bool = False
+    """Add a learned number for each head and distance, up to the window, to the scores of every layer."""
+    offset_heads: int = 0
+    """So many heads of each layer after the first begin by attending to distance 1, 2, 3, ... (needs relative_bias)."""
+    value_init: Literal["random", "characters"] = "random"
+    """Value embeddings begin at random, or as characters of the additive and the multiplicative group."""
+    lookup: bool = False
+    """Train the first layer to know, at each variable on a left-hand side, the value its definition holds now."""
+    sharpen: Literal["none", "log-n"] = "none"
+    """Multiply scores by log(keys + 1) / log(32), so that attention does not disperse as problems grow."""
+    temperature: float = 1.0
+    """Divide scores by this at inference."""
+    hard: bool = False
+    """Attend to the best key alone at inference."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -183,6 +204,14 @@ class ModelConfig(Config):
             raise UserError(
                 f"the width must be divisible by the heads{even}, got width {self.width}, heads {self.heads}"
             )
+        if not 0 <= self.offset_heads <= min(self.heads, self.window - 1) or (
+            self.offset_heads and not self.relative_bias
+        ):
+            raise UserError(
+                f"offset_heads must be 0 to the number of heads, with relative_bias, got {self.offset_heads}"
+            )
+        if self.temperature <= 0:
+            raise UserError(f"the temperature must be more than 0, got {self.temperature}")
         if not 0 <= self.dropout < 1:
             raise UserError(f"dropout must be from 0 up to but not 1, got {self.dropout}")
 
@@ -241,6 +270,20 @@ class TrainConfig(Config):
     """In such a batch, share of the candidates that get a random symbol."""
     corruption_of: Literal["last", "frontier", "all"] = "last"
     """Candidates: values computed last, those about to be computed, or all."""
+    states: int = 1
+    """Local updates: states drawn for each problem."""
+    true_states: float = 0.25
+    """Local updates: share of states that the layer-by-layer algorithm goes through."""
+    damaged_states: float = 0.25
+    """Local updates: share of such states with some values replaced; the rest is wholly random."""
+    skew: float = 0.6
+    """Local updates: share of random states in which many values are 0 (or 1 where products occur)."""
+    lookup_weight: float = 1.0
+    """Weight of the loss of looked-up values, where the model has that read-out."""
+    small_nodes: int | None = None
+    """Curriculum: graphs of at most so many nodes come first ..."""
+    small_share: float = 0.0
+    """... for this share of the steps."""
     trajectory: Literal["value", "equation-value", "equation-operands-value"] = "equation-value"
     """Chain-of-thought format."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
@@ -269,13 +312,13 @@ class TrainConfig(Config):
         ):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("lr", "warmup", "weight_decay", "clip", "seed", "final_lr"):
+        for name in ("lr", "warmup", "weight_decay", "clip", "seed", "final_lr", "lookup_weight"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} must not be negative, got {getattr(self, name)}")
         for name in ("ema", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"{name} must be from 0 up to but not 1, got {getattr(self, name)}")
-        for name in ("corruption", "corruption_share"):
+        for name in ("corruption", "corruption_share", "true_states", "damaged_states", "skew", "small_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"{name} must be a share from 0 to 1, got {getattr(self, name)}")
 
@@ -295,6 +338,10 @@ class RunConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.model.pin_static and lookup(self.method).carries != "state":
+            raise UserError(f"{self.method} carries no discrete state: pin_static must be off")
+        if self.method == "stable" and not self.model.pin_static:
+            raise UserError("stable learns values only: set pin_static")
         iterations = lookup(self.method).iterations
         if iterations == "adaptive" and self.model.iterations is not None:
             raise UserError(

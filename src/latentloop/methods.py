@@ -18,8 +18,8 @@ class Method:
     """How often the recurrent block is applied."""
     carries: Literal["hidden", "state", "tokens"]
     """What goes from one iteration to the next: hidden vectors, a discrete state, or emitted tokens."""
-    supervised: Literal["final", "every", "next-token"]
-    """Which outputs have a loss: the last iteration's, every iteration's, or every next token."""
+    supervised: Literal["final", "every", "local", "next-token"]
+    """Which outputs have a loss: the last iteration's, every iteration's, one update of any state's, or every next token."""
     corrupted: bool = False
     """Whether some training states hold wrong values, to be put right."""
     mechanisms: tuple[Implemented, Implemented, Implemented, Implemented]
@@ -60,6 +60,11 @@ METHODS: dict[str, Method] = {
     "corrected": Method(
         title="Discrete Latent Space Supervision ↻",
         iterations="adaptive", carries="state", supervised="every", corrupted=True,
+        mechanisms=("yes", "yes", "yes", "yes"),
+    ),
+    "stable": Method(
+        title="Self-Stabilising Local Update",
+        iterations="adaptive", carries="state", supervised="local",
         mechanisms=("yes", "yes", "yes", "yes"),
     ),
 }  # fmt: skip

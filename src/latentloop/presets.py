@@ -1,5 +1,7 @@
 """Runs with a name: the paper's best models as the authors trained them, and tiny ones that take seconds."""
 
+from typing import Any
+
 from latentloop.config import GraphConfig, ModelConfig, RunConfig, TrainConfig
 from latentloop.errors import UserError, nearest
 
@@ -35,6 +37,21 @@ def _tiny(method: str, iterations: int | None) -> RunConfig:
     return RunConfig(method=method, model=model, graph=TINY_GRAPH, train=TINY_TRAINING)
 
 
+LAPTOP_TRAINING = TrainConfig(
+    steps=4000, batch=32, micro_batch=64, lr=2e-3, warmup=100, schedule="linear", final_lr=0.02, beta2=0.98, clip=1.0,
+    ema=0.998, small_nodes=16, small_share=0.7, log_every=50, validate_every=500, checkpoint_every=500,
+)  # fmt: skip
+
+
+def _stable(graph: GraphConfig, train: TrainConfig, **sizes: Any) -> RunConfig:
+    """A local update with everything that makes it quick to learn; see docs/recipe.md."""
+    model = ModelConfig(
+        positions="nope", dropout=0.0, pin_static=True, mlp="gated", relative_bias=True, value_init="characters",
+        lookup=True, sharpen="log-n", **sizes,
+    )  # fmt: skip
+    return RunConfig(method="stable", graph=graph, model=model, train=train)
+
+
 PRESETS: dict[str, RunConfig] = {
     "paper-feedforward": _paper("feedforward", "deberta-T1L8H16D256"),
     "paper-recurrent": _paper("recurrent", "rope-T4L2H16D256"),
@@ -50,6 +67,8 @@ PRESETS: dict[str, RunConfig] = {
     "tiny-continuous": _tiny("continuous", None),
     "tiny-discrete": _tiny("discrete", None),
     "tiny-corrected": _tiny("corrected", None),
+    "tiny-stable": _stable(TINY_GRAPH, TINY_TRAINING, layers=2, heads=4, width=32, offset_heads=3, mlp_ratio=2),
+    "laptop-add": _stable(PAPER_GRAPH, LAPTOP_TRAINING, layers=2, heads=8, width=128, offset_heads=6, mlp_ratio=2),
 }
 
 

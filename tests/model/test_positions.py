@@ -123,3 +123,59 @@ def test_gradients_reach_every_parameter(name):
     for parameter_name, parameter in model.named_parameters():
         assert parameter.grad is not None, parameter_name
         assert parameter.grad.abs().sum() > 0 or "project.bias" in parameter_name, parameter_name
+
+
+@pytest.mark.parametrize("block", [3, 128])
+def test_a_relative_bias_adds_a_number_for_each_distance(block, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", block)
+    config = ModelConfig(positions="nope", relative_bias=True, offset_heads=2, **CONFIG)
+    torch.manual_seed(0)
+    positions, attention = POSITIONS["nope"](config), Attention(config, 1).double()
+    assert attention.bias.table[0].tolist() == [0, 5, 0, 0, 0]
+    assert attention.bias.table[1].tolist() == [0, 0, 5, 0, 0]
+    assert (Attention(config, 0).bias.table == 0).all()
+    torch.nn.init.normal_(attention.bias.table)
+    x = torch.randn(1, 9, 16, dtype=torch.float64)
+    seen = {}
+    fast = attention(x, positions, torch.arange(9), 1)
+    torch.testing.assert_close(attention(x, positions, torch.arange(9), 1, watch=seen.__setitem__), fast)
+    q, k, _ = attention.project(x).chunk(3, dim=-1)
+    for head in range(2):
+        part = slice(8 * head, 8 * head + 8)
+        for i in range(9):
+            scores = [
+                q[0, i, part] @ k[0, j, part] / math.sqrt(8) + attention.bias.table[head, min(i - j, 4)]
+                for j in range(i + 1)
+            ]
+            torch.testing.assert_close(seen["pattern"][0, head, i, : i + 1], torch.stack(scores).softmax(0))
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_sharper_attention_scales_all_scores(name):
+    patterns = {}
+    for sharpen, temperature in (("none", 1.0), ("log-n", 1.0), ("none", 0.5)):
+        torch.manual_seed(0)
+        config = ModelConfig(positions=name, sharpen=sharpen, temperature=temperature, **CONFIG)
+        positions, attention = POSITIONS[name](config).double(), Attention(config).double().eval()
+        for parameter in [*positions.parameters(), *attention.parameters()]:
+            torch.nn.init.normal_(parameter)
+        x, seen = torch.randn(1, 9, 16, dtype=torch.float64), {}
+        watched = attention(x, positions, torch.arange(9), 0, watch=seen.__setitem__)
+        torch.testing.assert_close(attention(x, positions, torch.arange(9), 0), watched)
+        patterns[sharpen, temperature] = seen["pattern"].tril().clamp(min=1e-300).log()
+    for row in range(1, 9):  # log-probabilities differ from scores by a constant a row
+        plain = patterns["none", 1.0][0, 0, row, : row + 1].diff()
+        factor = math.log(row + 2) / math.log(32)
+        torch.testing.assert_close(patterns["log-n", 1.0][0, 0, row, : row + 1].diff(), plain * factor)
+        torch.testing.assert_close(patterns["none", 0.5][0, 0, row, : row + 1].diff(), plain * 2)
+
+
+def test_hard_attention_takes_the_best_key_at_inference_only():
+    config = ModelConfig(positions="nope", hard=True, **CONFIG)
+    torch.manual_seed(0)
+    positions, attention, seen = POSITIONS["nope"](config), Attention(config), {}
+    x = torch.randn(1, 9, 16)
+    attention(x, positions, torch.arange(9), 0, watch=seen.__setitem__)
+    assert seen["pattern"].max(-1).values.min() < 1
+    attention.eval()(x, positions, torch.arange(9), 0, watch=seen.__setitem__)
+    assert set(seen["pattern"].unique().tolist()) == {0.0, 1.0}

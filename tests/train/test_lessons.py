@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,15 +13,17 @@ from latentloop.model.positions import POSITIONS
 from latentloop.model.recurrence import State, unroll
 from latentloop.presets import PRESETS, preset
 from latentloop.task.graph import sample
-from latentloop.task.oracle import solve, trace
+from latentloop.task.oracle import solve, step, trace
 from latentloop.task.splits import train_generator
+from latentloop.task.text import parse
 from latentloop.tokens.batch import Batch
-from latentloop.tokens.factored import encode, fill_in
+from latentloop.tokens.factored import encode, fill_in, read_state
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 from latentloop.train.corruption import corrupt
 from latentloop.train.loop import build_model, validate
 from latentloop.train.loss import Learner, latent_loss
 from latentloop.train.optimise import make_optimizer
+from latentloop.train.states import draw_states
 from latentloop.train.targets import Lesson, latent_lesson, make_lesson, pieces
 
 
@@ -173,12 +176,60 @@ def test_every_method_with_every_encoding_lowers_its_loss(name, positions):
     assert losses[-1] < 0.9 * losses[0]
 
 
+def test_a_local_lesson_wants_the_oracles_step_at_every_equation():
+    run = tiny("stable", states=3)
+    vocabulary, problems = Vocabulary(task=run.task), draw(run, 40)
+    problems = problems[np.argsort(problems.fan_in.sum(1) + problems.sizes, kind="stable")]
+    lesson = make_lesson(problems, run, vocabulary, torch.Generator().manual_seed(0))
+    tokens = encode(problems, vocabulary)
+    assert len(lesson) == 3 * len(problems)
+    for state in range(3):
+        before = read_state(tokens, lesson.start.value[state::3].numpy().astype(np.uint8), vocabulary)
+        after = read_state(tokens, lesson.wanted[0, state::3].numpy().astype(np.uint8), vocabulary)
+        assert (after == step(problems, before)).all()
+        assert (lesson.counted[0, state::3].sum(1).numpy() == problems.sizes).all()
+
+
+def test_drawn_states_are_true_damaged_and_random():
+    run = tiny("stable")
+    problems, rng = draw(run, 3000), np.random.default_rng(0)
+    solution = solve(problems)
+    exists = problems.exists
+
+    def share_true(**settings):
+        states = draw_states(problems, replace(run.train, **settings), rng, products=False)[0]
+        consistent = [(np.where(solution.depths <= t, solution.values, -1) == states) | ~exists for t in range(8)]
+        return np.stack([c.all(1) for c in consistent]).any(0).mean(), states
+
+    assert share_true(true_states=1.0, damaged_states=0.0)[0] == 1.0
+    assert 0.2 < share_true()[0] < 0.5
+    share, states = share_true(true_states=0.0, damaged_states=0.0, skew=0.0)
+    assert share < 0.05
+    numbers = states[exists & (states >= 0)]
+    assert np.allclose(np.bincount(numbers, minlength=23) / len(numbers), 1 / 23, atol=0.01)
+    assert 0.05 < (states[exists] < 0).mean() < 0.2
+    _, skewed = share_true(true_states=0.0, damaged_states=0.0, skew=1.0)
+    assert 0.3 < (skewed[exists & (skewed >= 0)] == 0).mean() < 0.6
+
+
+def test_the_first_layer_is_asked_for_what_definitions_hold():
+    run = tiny("stable")
+    vocabulary = Vocabulary(task=run.task)
+    problems = parse("20 = x7 ; 2 = x42 ; x7 + x42 = x23 ; x23 = x1", run.task)
+    lesson = make_lesson(problems, run, vocabulary, torch.Generator().manual_seed(0))
+    before = read_state(encode(problems, vocabulary), lesson.start.value.numpy().astype(np.uint8), vocabulary)[0]
+    held = [vocabulary.empty if value < 0 else int(value) for value in before]
+    places = (lesson.looked_up[0, 0] >= 0).nonzero()[:, 0].tolist()
+    assert places == [8, 10, 14]
+    assert lesson.looked_up[0, 0, places].tolist() == [held[0], held[1], held[2]]
+
+
 def test_hidden_vectors_are_carried_and_the_problem_is_read_once():
     run = tiny("continuous")
     lesson, model = lesson_for(run), build_model(run).eval()
     assert isinstance(lesson, Lesson)
     steps = unroll(model, lesson.start, method("continuous"))
-    first, second = (hidden for _, (_, hidden) in zip(range(2), steps, strict=False))
+    first, second = (step.hidden for _, step in zip(range(2), steps, strict=False))
     torch.testing.assert_close(second, model.block(first))
 
 
@@ -189,11 +240,14 @@ def test_discrete_states_are_decided_and_embedded_again(pinned):
     lesson, model = lesson_for(run), build_model(run).eval()
     assert isinstance(lesson, Lesson)
     steps = unroll(model, lesson.start, method("discrete"))
-    (logits, _), (_, second) = (found for _, found in zip(range(2), steps, strict=False))
-    decided = {name: scores.argmax(-1) for name, scores in logits.items()}
-    if pinned:
-        decided = lesson.start.factors() | {"value": decided["value"]}
-    torch.testing.assert_close(second, model.block(model.embed(decided)))
+    first, second = (found for _, found in zip(range(2), steps, strict=False))
+    decided = {name: scores.argmax(-1) for name, scores in first.logits.items()}
+    assert set(decided) == ({"value"} if pinned else set(FACTORS))
+    if pinned:  # what is written beside a right-hand side is never overwritten
+        right = lesson.fresh[0] > 0
+        assert torch.equal(lesson.start.targets() & right, right)
+        decided["value"] = torch.where(lesson.start.targets(), decided["value"], lesson.start.value)
+    torch.testing.assert_close(second.hidden, model.block(model.embed(lesson.start.factors() | decided)))
 
 
 GOLDEN = {
@@ -203,6 +257,7 @@ GOLDEN = {
     "continuous": 10.624673843383789,
     "discrete": 10.616296768188477,
     "corrected": 10.616296768188477,
+    "stable": 3.25458025932312,
 }
 
 

@@ -67,7 +67,7 @@ class LatentLoop(
         """Load a checkpoint folder, the best checkpoint of a run folder, or a repository of the hub."""
         if Path(name).exists():
             return cls._load(find_checkpoint(Path(name)), device=hub.get("device", "cpu"))
-        if not _HUB_ID.fullmatch(str(name)):
+        if not _HUB_ID.fullmatch(str(name)) or Path(name).parent.is_dir():  # a path with a slip is no hub id
             raise UserError(f"no checkpoint {str(name)!r}: expected a folder, or a hub id such as owner/name")
         try:
             return super().from_pretrained(name, **hub)

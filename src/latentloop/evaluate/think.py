@@ -118,11 +118,9 @@ def _think_together(
     iteration = 0
     while len(alive):
         iteration += 1
-        if exact:
-            logits, _ = next(unroll(model, state, method))
-        else:
-            logits, hidden = next(unroll(model, state, method, hidden=hidden))
-        following = discretise(logits, problem, pin_static=model.config.pin_static)
+        step = next(unroll(model, state, method, hidden=hidden))
+        hidden = None if exact else step.hidden
+        following = discretise(step.logits, problem, pin_static=model.config.pin_static)
         same = _same(state, following, mask)
         state = following
         histories.append(_values(state, target, exists, model))

@@ -1,5 +1,6 @@
 """Causal attention: one explicit path that shows its pattern, and torch's fused kernel where nobody looks."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -42,11 +43,13 @@ BLOCK = 128
 class Attention(nn.Module):
     """Multi-head causal self-attention."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
         self.heads = config.heads
         self.project = nn.Linear(config.width, 3 * config.width)
         self.out = nn.Linear(config.width, config.width)
+        self.config = config
+        self.bias = RelativeBias(config, layer) if config.relative_bias else None
 
     def forward(
         self,
@@ -65,10 +68,13 @@ class Attention(nn.Module):
         if cache is not None:
             keys, values = cache.extend(keys, values)
         scale = (positions.terms * queries.shape[-1]) ** -0.5
+        sharpness = self._sharpness(places)
         queries = queries * scale
-        if positions.terms == 1 and watch is None:
+        hard = self.config.hard and not self.training
+        if positions.terms == 1 and self.bias is None and watch is None and not hard:
+            turned = queries if sharpness is None else queries * sharpness
             z = F.scaled_dot_product_attention(
-                queries, keys, values, attn_mask=visible, is_causal=visible is None and x.shape[1] > 1, scale=1.0
+                turned, keys, values, attn_mask=visible, is_causal=visible is None and x.shape[1] > 1, scale=1.0
             )
             return self.out(z.transpose(1, 2).flatten(-2))
         before, length, parts = keys.shape[-2] - x.shape[1], x.shape[1], []
@@ -79,13 +85,48 @@ class Attention(nn.Module):
             part, part_keys = queries[:, :, start:end], keys[:, :, :seen]
             bias = positions.relative(part, part_keys, layer, scale)
             scores = part @ part_keys.mT if bias is None else _add_product(bias, part, part_keys)
-            pattern = scores.masked_fill_(~mask, -torch.inf).softmax(-1)
+            if self.bias is not None:
+                scores = scores + self.bias(end - start, seen)
+            if sharpness is not None:
+                scores = scores * sharpness[..., start:end, :]
+            scores = scores.masked_fill_(~mask, -torch.inf)
+            pattern = F.one_hot(scores.argmax(-1), seen).to(scores.dtype) if hard else scores.softmax(-1)
             parts.append(pattern @ values[:, :, :seen])
             if watch is not None:
                 watch("pattern", pattern)
                 watch("z", parts[0])
         z = torch.cat(parts, dim=2)
         return self.out(z.transpose(1, 2).flatten(-2))
+
+    def _sharpness(self, places: Int[Tensor, "..."]) -> Tensor | None:
+        """Give the factor of each query's scores [.., query, 1]: it grows with the keys in sight, and as it gets colder."""
+        factor = 1.0 if self.training else 1 / self.config.temperature
+        if self.config.sharpen == "none":
+            return (
+                None
+                if factor == 1.0
+                else torch.full((1,), factor, device=places.device)[:, None].expand(places.shape[-1], 1)
+            )
+        sharp = factor * torch.log(places + 2.0) / math.log(32)
+        return sharp[..., None] if sharp.ndim == 1 else sharp[:, None, :, None]
+
+
+class RelativeBias(nn.Module):
+    """A learned number for each head and distance; some heads may begin with a preferred distance of their own."""
+
+    START = 5.0
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(config.heads, config.window))
+        if layer > 0:
+            for head in range(config.offset_heads):
+                self.table.data[head, head + 1] = self.START
+
+    def forward(self, rows: int, columns: int) -> Float[Tensor, "head rows columns"]:
+        """Give the bias of the last ``rows`` of ``columns`` positions; keys after their query get that of distance 0."""
+        distances = torch.arange(columns - 1, -rows, -1, device=self.table.device).clamp(0, self.table.shape[1] - 1)
+        return self.table[:, distances].unfold(1, columns, 1).flip(1)
 
 
 def _add_product(bias: Tensor, queries: Tensor, keys: Tensor) -> Tensor:

@@ -6,13 +6,16 @@ One ``unroll`` serves all latent methods. It is lazy: whoever reads it decides w
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from jaxtyping import Int
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latentloop.methods import Method
 from latentloop.model.attention import Watch
 from latentloop.model.transformer import Transformer
 from latentloop.tokens.batch import Batch
+from latentloop.tokens.vocabulary import SYNTAX
 
 Logits = dict[str, Tensor]
 
@@ -35,28 +38,46 @@ class State:
         """Give the factors by name."""
         return vars(self)
 
+    def targets(self) -> Bool[Tensor, "batch pos"]:
+        """Say which positions are right-hand sides: variables after an equals sign."""
+        after_equals = F.pad(self.syntax[:, :-1] == SYNTAX.index("="), (1, 0))
+        return after_equals & (self.syntax == SYNTAX.index("variable"))
+
     def __getitem__(self, rows: Tensor | slice) -> "State":
         return State(**{name: numbers[rows] for name, numbers in self.factors().items()})
 
 
 def discretise(logits: Logits, problem: State, *, pin_static: bool) -> State:
-    """Take the likeliest symbol of each factor; pinned, only values are taken."""
+    """Take the likeliest symbol of each factor; pinned, only values are taken, and only at right-hand sides."""
     if pin_static:
-        return replace(problem, value=logits["value"].argmax(-1))
+        return replace(problem, value=torch.where(problem.targets(), logits["value"].argmax(-1), problem.value))
     return State(**{name: scores.argmax(-1) for name, scores in logits.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What one application of the block gives."""
+
+    logits: Logits
+    """By factor."""
+    hidden: Float[Tensor, "batch pos width"]
+    looked_up: Float[Tensor, "batch pos value"] | None
+    """Logits of the first layer's look-up, where the model has that read-out and is training."""
 
 
 def unroll(
     model: Transformer, problem: State, method: Method, *, watch: Watch | None = None, hidden: Tensor | None = None
-) -> Iterator[tuple[Logits, Tensor]]:
-    """Apply the block again and again; yield the logits and the hidden vectors after each iteration.
+) -> Iterator[Step]:
+    """Apply the block again and again; yield what each iteration gives.
 
     A discrete method re-embeds its own decisions; the others hand on hidden vectors, and the problem is read only once.
     """
     hidden = model.embed(problem.factors()) if hidden is None else hidden
     while True:
-        hidden = model.block(hidden, watch=watch)
+        first: list[Tensor] = []
+        hidden = model.block(hidden, watch=watch, first=first)
         logits = model.read(hidden)
-        yield logits, hidden
+        looked_up = model.lookup(first[0]) if model.config.lookup and model.training else None
+        yield Step(logits=logits, hidden=hidden, looked_up=looked_up)
         if method.carries == "state":
             hidden = model.embed(discretise(logits, problem, pin_static=model.config.pin_static).factors())

@@ -90,6 +90,45 @@ def evaluation_table(document: dict[str, Any]) -> Table:
     return table
 
 
+def certificate_table(document: dict[str, Any]) -> Table:
+    """Show a certificate: entries, wrong ones and margins by pattern and size, and how clearly look-ups find their key."""
+    model = document["model"]
+    heads = ("nodes", "equation", "entries", "wrong", "smallest margin", "median margin")
+    table = plain_table(*heads, title=f"{model['method']} {model['name']}: every entry of the arithmetic")
+    for size in document["sizes"]:
+        for name, found in size["patterns"].items():
+            margins = f"{found['smallest_margin']:.2f}", f"{found['median_margin']:.2f}"
+            table.add_row(str(size["nodes"]), name, f"{found['entries']:,}", str(found["wrong"]), *margins)
+        looked = size["lookup"]
+        margins = f"{looked['smallest_margin']:.2f}", f"{looked['median_margin']:.2f}"
+        table.add_row(str(size["nodes"]), "look-up", "", "", *margins)
+    return table
+
+
+def stress_table(document: dict[str, Any]) -> Table:
+    """Show a stress test, a row for each scenario."""
+    model = document["model"]
+    heads = (
+        "scenario",
+        "nodes",
+        "problems",
+        "solved %",
+        "4x %",
+        "iterations",
+        "/ depth",
+        "false halts",
+        "cycles",
+        "caps",
+    )
+    table = plain_table(*heads, title=f"{model['method']} {model['name']}: where it was not trained")
+    for row in document["rows"]:
+        shares = [f"{100 * row[key]:.2f}" for key in ("solved", "solved_4x")]
+        counts = [f"{row[key] * row['problems']:.0f}" for key in ("false_halts", "cycles", "caps")]
+        spent = [f"{row['iterations']:.1f}", f"{row['iterations_by_depth']:.2f}"]
+        table.add_row(row["scenario"], str(row["nodes"]), str(row["problems"]), *shares, *spent, *counts)
+    return table
+
+
 def presets_table(presets: Mapping[str, RunConfig], costs: Mapping[str, Any]) -> Table:
     """Show named runs and what they cost."""
     heads = ("preset", "method", "model", "parameters", "tokens a step", "GFLOP a step", "steps", "two cores")

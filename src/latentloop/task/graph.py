@@ -166,9 +166,8 @@ def _grow(graph: GraphConfig, shape: Family, leaves: Int16[ndarray, "batch"], rn
     depths[ABSENT] = 0  # looked up for a parent that is not there
     pool = np.zeros((graph.nodes + 1, count), np.int16)
     pool_size = np.zeros(count, np.int16)
-    fan_ins = np.array(shape.fan_ins, np.int16)[
-        rng.integers(0, len(shape.fan_ins), (graph.nodes, count), dtype=np.int8)
-    ]
+    choices = np.array(graph.fan_ins or shape.fan_ins, np.int16)
+    fan_ins = choices[rng.integers(0, len(choices), (graph.nodes, count), dtype=np.int8)]
     uniform = rng.random((graph.nodes, MAX_FAN_IN + 1, count), np.float32)
 
     for node in range(graph.nodes):

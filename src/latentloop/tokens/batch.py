@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from latentloop.config import MAX_FAN_IN
 from latentloop.task.graph import ABSENT, Problems
 from latentloop.task.oracle import Solution, solve
 from latentloop.tokens.factored import encode
@@ -27,6 +28,10 @@ class Batch:
     """Position of each node's right-hand side; 0 where there is no node."""
     exists: Bool[Tensor, "batch node"]
     """Which node columns hold a node."""
+    operand: Int[Tensor, "batch node 3"]
+    """Positions of the variables on each left-hand side; 0 where there is none."""
+    parent: Int[Tensor, "batch node 3"]
+    """The nodes they name; 0 where there is none."""
     fan_in: Int[Tensor, "batch node"]
     """Number of parents: 0 for leaves."""
     depth: Int[Tensor, "batch node"]
@@ -40,12 +45,18 @@ class Batch:
         solution = solution or solve(problems)
         long = {factor: torch.from_numpy(getattr(tokens, factor).astype(np.int64)) for factor in FACTORS}
         exists = torch.from_numpy(tokens.targets != ABSENT)
+        fan_in = problems.fan_in.astype(np.int64)[..., None]
+        # An equation ends in `x3 + x22 * x11 = x26`: from its target, operands stand at every second place back.
+        operands = tokens.targets[..., None] - 2 * (fan_in - np.arange(MAX_FAN_IN))
+        there = problems.parents != ABSENT
         return Batch(
             **long,
             mask=torch.arange(tokens.syntax.shape[1]) < torch.from_numpy(tokens.lengths.astype(np.int64))[:, None],
             target=torch.from_numpy(tokens.targets.astype(np.int64)) * exists,
             exists=exists,
-            fan_in=torch.from_numpy(problems.fan_in.astype(np.int64)),
+            operand=torch.from_numpy(np.where(there, operands, 0)),
+            parent=torch.from_numpy(np.where(there, problems.parents, 0).astype(np.int64)),
+            fan_in=torch.from_numpy(fan_in[..., 0]),
             depth=torch.from_numpy(solution.depths.astype(np.int64)),
             answer=torch.from_numpy(solution.values.astype(np.int64)) * exists,
         )

@@ -6,7 +6,7 @@ from generators made for that step. So a resumed run goes on bit for bit, and th
 
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
@@ -15,7 +15,7 @@ import torch
 from lightning_fabric import Fabric
 from rich.console import Console
 
-from latentloop.config import RunConfig
+from latentloop.config import GraphConfig, RunConfig
 from latentloop.errors import UserError
 from latentloop.files import write_json
 from latentloop.methods import method as lookup
@@ -92,7 +92,7 @@ def train(
     start, seconds_before = metrics["step"], metrics["seconds"]
     if run.train.compile:
         model.block = torch.compile(model.block, dynamic=True)  # pyrefly: ignore
-    learner, optimizer = fabric.setup(Learner(model, method), optimizer)
+    learner, optimizer = fabric.setup(Learner(model, method, run.train.lookup_weight), optimizer)
     trained = mean.model if mean is not None else model
     validation = _validation_lesson(run, vocabulary) if fabric.is_global_zero else None
 
@@ -152,10 +152,19 @@ def train(
 def _draw(run: RunConfig, step: int, vocabulary: Vocabulary, rank: int) -> Lesson | TrajectoryLesson:
     """Draw a step's whole lesson, the same on every rank, and seed this rank's dropout."""
     rng = train_generator(run.train.seed, step)
-    problems = sample(run.task, run.graph, run.train.batch, rng)
+    problems = sample(run.task, _graph_of(run, step), run.train.batch, rng)
     generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
     torch.manual_seed(int(rng.integers(2**62)) + rank)
     return make_lesson(problems, run, vocabulary, generator)
+
+
+def _graph_of(run: RunConfig, step: int) -> GraphConfig:
+    """Give the graphs of a step: smaller ones come first."""
+    small = run.train.small_nodes
+    if small is None or step >= run.train.small_share * run.train.steps or small >= run.graph.nodes:
+        return run.graph
+    lowest = None if run.graph.min_nodes is None else min(run.graph.min_nodes, small)
+    return replace(run.graph, nodes=small, min_nodes=lowest)
 
 
 def _backward(

@@ -17,18 +17,20 @@ FAN_INS = ("leaf", "one", "two", "three")
 class Learner(nn.Module):
     """A model with its loss, so that strategies for many devices see one forward pass."""
 
-    def __init__(self, model: Transformer, method: Method) -> None:
+    def __init__(self, model: Transformer, method: Method, lookup_weight: float = 1.0) -> None:
         super().__init__()
-        self.model, self.method = model, method
+        self.model, self.method, self.lookup_weight = model, method, lookup_weight
 
     def forward(self, lesson: Lesson | TrajectoryLesson, totals: Counts) -> tuple[Float[Tensor, ""], Counts]:
         """Give the loss of some rows, as their share of the whole, and counts of what came out right."""
         if isinstance(lesson, Lesson):
-            return latent_loss(self.model, lesson, self.method, totals)
+            return latent_loss(self.model, lesson, self.method, totals, self.lookup_weight)
         return trajectory_loss(self.model, lesson, totals)
 
 
-def latent_loss(model: Transformer, lesson: Lesson, method: Method, totals: Counts) -> tuple[Float[Tensor, ""], Counts]:
+def latent_loss(
+    model: Transformer, lesson: Lesson, method: Method, totals: Counts, lookup_weight: float = 1.0
+) -> tuple[Float[Tensor, ""], Counts]:
     """Add the cross-entropies of all four factors, each divided by its total.
 
     Counts tell how many values came out right that an iteration is the first to know, by number of parents.
@@ -36,15 +38,23 @@ def latent_loss(model: Transformer, lesson: Lesson, method: Method, totals: Coun
     loss = torch.zeros((), device=lesson.mask.device)
     counts: Counts = {}
     first = lesson.iterations - len(lesson.wanted)
-    for iteration, (logits, _) in zip(range(lesson.iterations), unroll(model, lesson.start, method), strict=False):
+    for iteration, step in zip(range(lesson.iterations), unroll(model, lesson.start, method), strict=False):
         if iteration < first:
             continue
+        logits = step.logits
         wanted, counted, fresh = (x[iteration - first] for x in (lesson.wanted, lesson.counted, lesson.fresh))
         for factor, scores in logits.items():
             value = factor == "value"
             where, target = (counted, wanted) if value else (lesson.mask, lesson.start.factors()[factor])
             summed = F.cross_entropy(scores[where].float(), target[where], reduction="sum")
             loss = loss + summed / totals["value" if value else "static"]
+        if step.looked_up is not None:
+            held = lesson.looked_up[iteration - first]
+            where = held >= 0
+            summed = F.cross_entropy(step.looked_up[where].float(), held[where], reduction="sum")
+            loss = loss + lookup_weight * summed / totals["lookup"]
+            found = (step.looked_up.argmax(-1) == held).sum()
+            add_counts(counts, {"right/lookup": found, "all/lookup": where.sum()})
         right = logits["value"].argmax(-1) == wanted
         for number, name in enumerate(FAN_INS, 1):
             new = {f"right/{name}": (right & (fresh == number)).sum(), f"all/{name}": (fresh == number).sum()}

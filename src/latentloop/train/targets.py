@@ -17,11 +17,12 @@ from latentloop.config import RunConfig
 from latentloop.methods import method as lookup
 from latentloop.model.recurrence import State
 from latentloop.task.graph import Problems
-from latentloop.task.oracle import solve
+from latentloop.task.oracle import solve, step
 from latentloop.tokens.batch import Batch
 from latentloop.tokens.trajectory import encode_trajectories
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.corruption import corrupt
+from latentloop.train.states import draw_states
 
 Counts = dict[str, Tensor]
 """Named sums, to be added over pieces, steps and ranks before any of them is divided."""
@@ -42,13 +43,16 @@ class Lesson:
     """Which positions are tokens, not padding."""
     fresh: Int[Tensor, "supervised row pos"]
     """Right-hand sides that an iteration is the first to know: one more than their number of parents; 0 elsewhere."""
+    looked_up: Int[Tensor, "supervised row pos"]
+    """Value symbols that variables on left-hand sides stand for before each of these iterations; -1 elsewhere."""
 
     def __len__(self) -> int:
         return len(self.mask)
 
     def totals(self) -> Counts:
         """Count what the loss of values, and that of each other factor, is the mean of."""
-        return {"static": self.mask.sum() * len(self.wanted), "value": self.counted.sum()}
+        looked_up = (self.looked_up >= 0).sum()
+        return {"static": self.mask.sum() * len(self.wanted), "value": self.counted.sum(), "lookup": looked_up}
 
     def rows(self, part: slice) -> "Lesson":
         """Take some rows, no longer than the longest of them."""
@@ -60,6 +64,7 @@ class Lesson:
             counted=self.counted[:, part, :length],
             mask=self.mask[part, :length],
             fresh=self.fresh[:, part, :length],
+            looked_up=self.looked_up[:, part, :length],
         )
 
     def to(self, device: torch.device | str) -> "Lesson":
@@ -113,9 +118,13 @@ def make_lesson(
 ) -> Lesson | TrajectoryLesson:
     """Make the lesson that a run's method draws from some problems, sorted by length so that pieces hold little padding."""
     problems = problems[np.argsort(problems.fan_in.sum(1) + problems.sizes, kind="stable")]
-    if lookup(run.method).latent:
-        return latent_lesson(Batch.of(problems, vocabulary), run, vocabulary, generator)
-    return trajectory_lesson(problems, run, vocabulary)
+    match lookup(run.method).supervised:
+        case "next-token":
+            return trajectory_lesson(problems, run, vocabulary)
+        case "local":
+            return local_lesson(problems, run, vocabulary, generator)
+        case _:
+            return latent_lesson(Batch.of(problems, vocabulary), run, vocabulary, generator)
 
 
 def trajectory_lesson(problems: Problems, run: RunConfig, vocabulary: Vocabulary) -> TrajectoryLesson:
@@ -145,26 +154,60 @@ def latent_lesson(batch: Batch, run: RunConfig, vocabulary: Vocabulary, generato
     if run.train.deeper == "ignored":
         counted = counted & ~_at_targets(batch, ~known & batch.exists)
     fresh = _at_targets(batch, torch.where(known & ~before, batch.fan_in + 1, 0))
-    if method.carries == "hidden":
-        iterations = (run.model.iterations or 1) if method.supervised == "final" else depth
-        return Lesson(
-            start=State.of(batch), iterations=iterations, wanted=wanted, counted=counted, mask=batch.mask, fresh=fresh
-        )
     values = batch.values_at(torch.where(before, batch.answer, -1), vocabulary.empty)
+    if method.carries == "hidden":
+        looked_up = torch.full_like(values, -1) if method.supervised == "final" else _looked_up(batch, values)
+        return Lesson(
+            start=State.of(batch),
+            iterations=(run.model.iterations or 1) if method.supervised == "final" else depth,
+            wanted=wanted,
+            counted=counted,
+            mask=batch.mask,
+            fresh=fresh,
+            looked_up=looked_up,
+        )
     if method.corrupted:
         values = corrupt(values, batch, after, run.train, vocabulary, generator)
+    return _teacher_forced(batch, values, wanted, counted, fresh)
+
+
+def local_lesson(problems: Problems, run: RunConfig, vocabulary: Vocabulary, generator: torch.Generator) -> Lesson:
+    """Draw states of all kinds and want one update of each: every equation is a lesson, from right and wrong values."""
+    batch = Batch.of(problems, vocabulary)
+    rng = np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
+    states = draw_states(problems, run.train, rng, products="*" in run.task.operations)
+    updated = torch.from_numpy(np.stack([step(problems, state) for state in states])).long()
+    values = batch.values_at(torch.from_numpy(states).long(), vocabulary.empty)
+    known = _at_targets(batch, torch.where((updated >= 0) & batch.exists, batch.fan_in + 1, 0))
+    counted = _at_targets(batch, batch.exists.expand(updated.shape))
+    return _teacher_forced(batch, values, batch.values_at(updated, vocabulary.empty), counted, known)
+
+
+def _teacher_forced(batch: Batch, values: Tensor, wanted: Tensor, counted: Tensor, fresh: Tensor) -> Lesson:
+    """Make all states [iteration, batch, pos] of each problem rows side by side, each followed by one iteration."""
+    times = len(values)
     static = {name: numbers for name, numbers in State.of(batch).factors().items() if name != "value"}
     return Lesson(
         start=State(
-            **{name: numbers.repeat_interleave(depth, dim=0) for name, numbers in static.items()},
+            **{name: numbers.repeat_interleave(times, dim=0) for name, numbers in static.items()},
             value=_side_by_side(values)[0],
         ),
         iterations=1,
         wanted=_side_by_side(wanted),
         counted=_side_by_side(counted),
-        mask=batch.mask.repeat_interleave(depth, dim=0),
+        mask=batch.mask.repeat_interleave(times, dim=0),
         fresh=_side_by_side(fresh),
+        looked_up=_side_by_side(_looked_up(batch, values)),
     )
+
+
+def _looked_up(batch: Batch, values: Int[Tensor, "iteration batch pos"]) -> Int[Tensor, "iteration batch pos"]:
+    """Give, at every variable of a left-hand side, the value symbol that its definition holds."""
+    shape = (*values.shape[:1], *batch.operand.shape[:1], -1)
+    definition = batch.target.gather(1, batch.parent.flatten(1))
+    held = values.gather(-1, definition.expand(shape))
+    held = torch.where(batch.operand.flatten(1) > 0, held, -1)  # absent operands write to place 0, which is no variable
+    return torch.full_like(values, -1).scatter(-1, batch.operand.flatten(1).expand(shape), held)
 
 
 def _known(batch: Batch, iterations: Int[Tensor, "iteration"]) -> Bool[Tensor, "iteration batch node"]:

@@ -1,0 +1,89 @@
+"""How far a checkpoint can be trusted: certify, stress."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from tyro.conf import Positional
+
+from latentloop.commands.terminal import Json, errors, print_json, progress
+from latentloop.commands.terminal import output as standard_output
+from latentloop.evaluate.certify import certify as certify_size
+from latentloop.evaluate.certify import patterns
+from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.evaluate.stress import scenarios
+from latentloop.evaluate.stress import stress as stress_model
+from latentloop.files import write_json
+from latentloop.provenance import provenance
+from latentloop.report.console import certificate_table, stress_table
+
+
+def certify(
+    checkpoint: Positional[str],
+    *,
+    sizes: tuple[int, ...] = (32, 128),
+    output: Path | None = None,
+    device: str = "cpu",
+    json: Json = False,
+) -> None:
+    """Check the arithmetic exhaustively: every value combination of every equation, inside real problems.
+
+    Exits with 1 if any entry is wrong.
+
+    Args:
+        checkpoint: A checkpoint, a run folder (its best checkpoint) or a hub id.
+        sizes: Nodes of the problems that the probed equations stand in.
+        output: Where the certificate goes, as .json. Default: results/METHOD-HASH-certificate.json.
+        device: Where to run: cpu, cuda, mps.
+        json: Print one JSON document on standard output, and nothing else there.
+    """
+    loop = LatentLoop.from_pretrained(checkpoint, device=device)
+    total = len(sizes) * sum(len(probe.values) for probe in patterns(loop.run.task))
+    with progress("entries", total) as advance:
+        found = [certify_size(loop, nodes, advance=advance) for nodes in sizes]
+    document = {"sizes": found, "model": loop.describe(), "provenance": provenance()}
+    _keep(document, output, loop, "certificate")
+    if json:
+        print_json(document)
+    else:
+        standard_output().print(certificate_table(document))
+    if any(size["wrong"] for size in found):
+        sys.exit(1)
+
+
+def stress(
+    checkpoint: Positional[str],
+    *,
+    nodes: int = 128,
+    instances: int = 64,
+    output: Path | None = None,
+    device: str = "cpu",
+    json: Json = False,
+) -> None:
+    """Try a model where it was not trained: wrong states, other shapes, larger graphs, four times the time it needs.
+
+    Args:
+        checkpoint: A checkpoint, a run folder (its best checkpoint) or a hub id.
+        nodes: Nodes of the problems.
+        instances: Problems of each kind; fewer of the larger ones.
+        output: Where the table goes, as .json. Default: results/METHOD-HASH-stress.json.
+        device: Where to run: cpu, cuda, mps.
+        json: Print one JSON document on standard output, and nothing else there.
+    """
+    loop = LatentLoop.from_pretrained(checkpoint, device=device)
+    total = sum(scenario.instances for scenario in scenarios(loop, nodes, instances))
+    with progress("problems", total) as advance:
+        rows = list(stress_model(loop, nodes, instances, advance=advance))
+    settings = {"nodes": nodes, "instances": instances}
+    document = {"rows": rows, "settings": settings, "model": loop.describe(), "provenance": provenance()}
+    _keep(document, output, loop, "stress")
+    if json:
+        print_json(document)
+    else:
+        standard_output().print(stress_table(document))
+
+
+def _keep(document: dict[str, Any], output: Path | None, loop: LatentLoop, kind: str) -> None:
+    path = output or Path("results") / f"{loop.run.method}-{loop.sha256[:8]}-{kind}.json"
+    write_json(path, document)
+    errors.print(f"wrote {path}")

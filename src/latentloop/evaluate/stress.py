@@ -1,0 +1,94 @@
+"""How far a model can be trusted: wrong states, other shapes, larger graphs, more time than it needs."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int8
+from numpy import ndarray
+
+from latentloop.config import FamilyName
+from latentloop.errors import UserError
+from latentloop.evaluate.generalization import BEYOND, count_thought
+from latentloop.evaluate.metrics import Counts
+from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.evaluate.think import Thought, default_cap, think
+from latentloop.task.families import FAMILIES
+from latentloop.task.graph import Problems
+from latentloop.task.oracle import Solution, solve
+from latentloop.task.splits import PUBLISHED_SEED, TEST, generator, published_problems
+
+FLIPS = (0.01, 0.1, 0.5)
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One kind of trouble."""
+
+    name: str
+    nodes: int
+    instances: int
+    family: FamilyName = "random"
+    start: str = "empty"
+    """The state thinking begins with: empty, random, or a true one in the middle with a share of its values flipped."""
+    flipped: float = 0.0
+
+
+def scenarios(loop: LatentLoop, nodes: int, instances: int) -> list[Scenario]:
+    """List all kinds of trouble that a model's vocabulary allows."""
+    found = [Scenario(name="random values", nodes=nodes, instances=instances, start="random")]
+    for share in FLIPS:
+        name = f"{share:.0%} flipped in the middle"
+        found.append(Scenario(name=name, nodes=nodes, instances=instances, start="flipped", flipped=share))
+    found += [Scenario(name=f"family {name}", nodes=nodes, instances=instances, family=name) for name in FAMILIES]
+    for size, divisor in ((256, 2), (512, 4), (1024, 8)):
+        if size <= loop.run.task.names and size > nodes:
+            found.append(Scenario(name=f"{size} nodes", nodes=size, instances=max(1, instances // divisor)))
+    return found
+
+
+def stress(
+    loop: LatentLoop, nodes: int = 128, instances: int = 64, *, advance: Advance = lambda done: None
+) -> Iterator[dict[str, Any]]:
+    """Put a model through every scenario; yield a row for each."""
+    if loop.method.carries != "state":
+        raise UserError(f"only methods with a discrete state can be stressed, and {loop.run.method} has none")
+    for scenario in scenarios(loop, nodes, instances):
+        counts = run_scenario(loop, scenario, advance=advance)
+        row = {"scenario": scenario.name, "nodes": scenario.nodes} | counts.figures()
+        yield row
+
+
+def run_scenario(loop: LatentLoop, scenario: Scenario, *, advance: Advance = lambda done: None) -> Counts:
+    """Let a model think from the scenario's states and count what happens."""
+    problems = published_problems(loop.run.task, scenario.nodes, scenario.instances, family=scenario.family)
+    solution = solve(problems)
+    depths = solution.depths.max(1).astype(np.int64)
+    limits = np.maximum(max(BEYOND) * depths, default_cap(scenario.nodes))
+    rng = generator(PUBLISHED_SEED, TEST, scenario.nodes, int(1000 * scenario.flipped), 7)
+    start = None if scenario.start == "empty" else _start(loop, scenario, problems, solution, rng)
+    thoughts = think(loop.model, loop.method, problems, limits, start=start, advance=advance)
+    counts = Counts()
+    horizon = max(thought.iterations for thought in thoughts)
+    for row, thought in enumerate(thoughts):
+        stop = {"depth": int(depths[row]), "paper": int(depths.max()) + 1, "fixed": 0}
+        values, levels, cap = solution.values[row], solution.depths[row], int(limits[row])
+        count_thought(counts, thought, values, levels, "fixpoint", cap, stop, horizon)
+    return counts
+
+
+def _start(
+    loop: LatentLoop, scenario: Scenario, problems: Problems, solution: Solution, rng: np.random.Generator
+) -> Int8[ndarray, "batch node"]:
+    """Draw wrong states: all values random, or those of the model half way with some of them replaced."""
+    random = rng.integers(0, problems.modulus, problems.names.shape, dtype=np.int8)
+    if scenario.start == "random":
+        return random
+    halfway = np.maximum(solution.depths.max(1).astype(np.int64) // 2, 1)
+    thoughts: list[Thought] = think(loop.model, loop.method, problems, halfway)
+    state = np.full(problems.names.shape, -1, np.int8)
+    for row, thought in enumerate(thoughts):
+        state[row, : thought.states.shape[1]] = thought.states[-1]
+    return np.where(rng.random(state.shape) < scenario.flipped, random, state)
