@@ -1,8 +1,9 @@
 """Runs with a name: the paper's best models as the authors trained them, and tiny ones that take seconds."""
 
+from dataclasses import replace
 from typing import Any
 
-from latentloop.config import GraphConfig, ModelConfig, RunConfig, TrainConfig
+from latentloop.config import GraphConfig, ModelConfig, RunConfig, TaskConfig, TrainConfig
 from latentloop.errors import UserError, nearest
 
 PAPER_TRAINING = TrainConfig(steps=156_250, batch=32, lr=1e-3, weight_decay=0.01)
@@ -52,6 +53,9 @@ def _stable(graph: GraphConfig, train: TrainConfig, **sizes: Any) -> RunConfig:
     return RunConfig(method="stable", graph=graph, model=model, train=train)
 
 
+DENSE_GRAPH = GraphConfig(nodes=32, depth_limit=7, fan_ins=(1, 2, 3, 3, 3, 3))
+"""Many equations of three operands: their values are what takes most examples."""
+
 PRESETS: dict[str, RunConfig] = {
     "paper-feedforward": _paper("feedforward", "deberta-T1L8H16D256"),
     "paper-recurrent": _paper("recurrent", "rope-T4L2H16D256"),
@@ -69,6 +73,11 @@ PRESETS: dict[str, RunConfig] = {
     "tiny-corrected": _tiny("corrected", None),
     "tiny-stable": _stable(TINY_GRAPH, TINY_TRAINING, layers=2, heads=4, width=32, offset_heads=3, mlp_ratio=2),
     "laptop-add": _stable(PAPER_GRAPH, LAPTOP_TRAINING, layers=2, heads=8, width=128, offset_heads=6, mlp_ratio=2),
+    "laptop-all": replace(
+        _stable(DENSE_GRAPH, LAPTOP_TRAINING, layers=3, heads=8, width=128, offset_heads=6, mlp_ratio=4),
+        task=TaskConfig.named("all"),
+        train=replace(LAPTOP_TRAINING, steps=12_000),
+    ),
 }
 
 

@@ -6,62 +6,21 @@ import numpy as np
 import pytest
 import torch
 
+from clockwork import Clockwork, clockwork_loop
 from latentloop.config import GraphConfig
 from latentloop.evaluate.generalization import count_thought, evaluate_size
 from latentloop.evaluate.metrics import Counts, wilson
-from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.think import default_cap, think
 from latentloop.methods import method
-from latentloop.model.transformer import Transformer
 from latentloop.presets import preset
 from latentloop.task.graph import sample
 from latentloop.task.oracle import solve, trace
 from latentloop.task.splits import drawn_generator, published_problems
 from latentloop.tokens.vocabulary import Vocabulary
-from latentloop.train.checkpoint import Checkpoint
 from latentloop.train.loop import build_model
 
 RUN = preset("tiny-discrete")
 DISCRETE = method("discrete")
-
-
-class Clockwork(Transformer):
-    """Computes right-hand sides from the tokens it embeds, by plain rules; ``twist`` may spoil what it decides."""
-
-    twist = staticmethod(lambda values, before, kinds: values)
-
-    def embed(self, symbols, places=None):
-        self.symbols = symbols
-        return torch.zeros(*symbols["value"].shape, self.config.width)
-
-    def block(self, x, places=None, **_):
-        return x
-
-    def read(self, x):
-        symbols, empty = self.symbols, self.vocabulary.empty
-        values = symbols["value"].clone()
-        for row in range(len(values)):
-            known = {}
-            kinds, names = symbols["syntax"][row].tolist(), symbols["variable"][row].tolist()
-            for place, kind in enumerate(kinds):
-                if kind == 3:
-                    known[names[place + 1]] = int(symbols["value"][row, place + 1])
-            operands = []
-            for place, kind in enumerate(kinds):
-                if kind == 0:
-                    operands = [int(symbols["value"][row, place])]
-                elif kind == 1 and kinds[place - 1] != 3:
-                    operands.append(known.get(names[place], empty))
-                elif kind == 3:
-                    total = empty if empty in operands else sum(operands) % self.vocabulary.task.modulus
-                    values[row, place + 1] = total
-                    operands = []
-        values = self.twist(values, symbols["value"], symbols["syntax"])
-        decided = symbols | {"value": values}
-        return {
-            name: torch.nn.functional.one_hot(numbers, self.vocabulary.size(name)).float()
-            for name, numbers in decided.items()
-        }
 
 
 @pytest.fixture
@@ -124,9 +83,8 @@ def test_limits_end_what_does_not_halt(model):
         assert thought.iterations == 2
 
 
-def loop_of(model, run=RUN):
-    weights = {name: p.detach() for name, p in build_model(run).named_parameters()}
-    loop = LatentLoop(Checkpoint(run=run, weights=weights, metrics={}))
+def loop_of(model):
+    loop = clockwork_loop(RUN.task)
     loop.model = model
     return loop
 

@@ -9,6 +9,7 @@ import numpy as np
 from huggingface_hub import ModelHubMixin, snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
+import latentloop
 from latentloop.errors import UserError
 from latentloop.evaluate.think import Halt, Thought, default_cap, think
 from latentloop.evaluate.trajectories import write_trajectories
@@ -19,9 +20,10 @@ from latentloop.task.oracle import solve
 from latentloop.task.text import parse
 from latentloop.tokens.trajectory import read_values
 from latentloop.tokens.vocabulary import Vocabulary
-from latentloop.train.checkpoint import Checkpoint, find_checkpoint, read_checkpoint, weights_hash
+from latentloop.train.checkpoint import MANIFEST, Checkpoint, find_checkpoint, read_checkpoint, weights_hash
 from latentloop.train.loop import load_weights
 
+PACKAGE = Path(latentloop.__file__).parent
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -46,6 +48,14 @@ class Answer:
         return plain | ({"trace": self.trace} if trace else {})
 
 
+def shipped(name: str) -> Path | None:
+    """Find a checkpoint that comes with the package, in an installed one or in a source checkout."""
+    for root in (PACKAGE / "checkpoints", PACKAGE.parent.parent / "checkpoints"):
+        if name.replace("-", "").isalnum() and (root / name / MANIFEST).is_file():
+            return root / name
+    return None
+
+
 class LatentLoop(
     ModelHubMixin, library_name="latentloop", tags=["latent-reasoning", "looped-transformer"], license="mit"
 ):
@@ -64,11 +74,14 @@ class LatentLoop(
 
     @classmethod
     def from_pretrained(cls, name: str | Path, **hub: Any) -> "LatentLoop":  # pyrefly: ignore
-        """Load a checkpoint folder, the best checkpoint of a run folder, or a repository of the hub."""
-        if Path(name).exists():
-            return cls._load(find_checkpoint(Path(name)), device=hub.get("device", "cpu"))
+        """Load a shipped checkpoint by name, a checkpoint folder, the best of a run folder, or a repository of the hub."""
+        folder = shipped(str(name)) or Path(name)
+        if folder.exists():
+            return cls._load(find_checkpoint(folder), device=hub.get("device", "cpu"))
         if not _HUB_ID.fullmatch(str(name)) or Path(name).parent.is_dir():  # a path with a slip is no hub id
-            raise UserError(f"no checkpoint {str(name)!r}: expected a folder, or a hub id such as owner/name")
+            raise UserError(
+                f"no checkpoint {str(name)!r}: expected a shipped name, a folder, or a hub id such as owner/name"
+            )
         try:
             return super().from_pretrained(name, **hub)
         except (HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:

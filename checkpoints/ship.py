@@ -1,0 +1,52 @@
+"""Turn a finished run into a shipped checkpoint: weights, measured scores, and the card that tells them.
+
+python checkpoints/ship.py runs/laptop-add-0 laptop-add [--instances 1024] [--stress 64]
+"""
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from latentloop.evaluate.certify import certify
+from latentloop.evaluate.generalization import evaluate_sizes
+from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.evaluate.stress import stress
+from latentloop.files import read_json, write_json, writing
+from latentloop.provenance import provenance
+from latentloop.report.card import model_card
+from latentloop.task.splits import TEST_INSTANCES, TEST_SIZES
+from latentloop.train.checkpoint import METRICS
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("name")
+    parser.add_argument("--instances", type=int, default=TEST_INSTANCES)
+    parser.add_argument("--stress", type=int, default=64)
+    asked = parser.parse_args()
+    folder = Path(__file__).parent / asked.name
+    loop = LatentLoop.from_pretrained(asked.run / "last")
+    shutil.rmtree(folder, ignore_errors=True)
+    loop.save_pretrained(folder)
+
+    evaluation = evaluate_sizes(loop, TEST_SIZES, asked.instances)
+    write_json(folder / "evaluation.json", evaluation)
+    print(json.dumps([(row["nodes"], row["solved"]) for row in evaluation["rows"]]), flush=True)
+    about: dict[str, Any] = {"model": loop.describe(), "provenance": provenance()}
+    certificate = {"sizes": [certify(loop, nodes) for nodes in (32, 128)]} | about
+    write_json(folder / "certificate.json", certificate)
+    print([(size["entries"], len(size["wrong"])) for size in certificate["sizes"]], flush=True)
+    trouble = {"rows": list(stress(loop, 128, asked.stress))} | about
+    write_json(folder / "stress.json", trouble)
+    print([(row["scenario"], row["solved"]) for row in trouble["rows"]], flush=True)
+    card = model_card(asked.name, read_json(folder / METRICS), evaluation, certificate, trouble)
+    with writing(folder / "README.md") as file:
+        file.write(card)
+
+
+if __name__ == "__main__":
+    main()

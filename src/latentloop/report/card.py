@@ -1,0 +1,121 @@
+"""The model card of a shipped checkpoint, written from the results that lie beside its weights."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+HEADER = """---
+library_name: latentloop
+license: mit
+tags: [latent-reasoning, looped-transformer]
+---
+
+# {name}
+
+A transformer of {parameters:,} weights ({model}, method `{method}`) that solves modular arithmetic on computation graphs by
+updating a discrete state until it no longer changes.
+Operations: {operations}; modulus {modulus}; names x0 .. x{last}.
+
+## How it was trained
+
+    {command}
+
+From scratch, seed {seed}, {steps:,} steps in {minutes:.1f} minutes on {cores} cores ({processor}), on graphs of at most
+{nodes} nodes and depth {depth}. `config.json` has every setting.
+SHA-256 of the weights: `{sha256}`.
+
+## Scores
+
+"""
+LIMITS = """
+## Limits
+
+It knows {names} names, at most three operands an equation, and this modulus only. Scores are measured, not proven: the
+certificate covers the arithmetic inside the problems probed, and look-ups get harder as problems grow.
+
+`evaluation.json`, `certificate.json` and `stress.json` beside this card hold all figures with command, commit and machine.
+"""
+
+
+def model_card(
+    name: str,
+    metrics: dict[str, Any],
+    evaluation: dict[str, Any],
+    certificate: dict[str, Any],
+    stress: dict[str, Any],
+) -> str:
+    """Say how a checkpoint was made, what it scores, and where its limits are."""
+    model, config = evaluation["model"], evaluation["model"]["config"]
+    machine = metrics["provenance"]["machine"]
+    head = HEADER.format(
+        name=name,
+        parameters=model["parameters"],
+        model=model["name"],
+        method=model["method"],
+        operations=" ".join(config["task"]["operations"]),
+        modulus=config["task"]["modulus"],
+        last=config["task"]["names"] - 1,
+        command=metrics["provenance"]["command"],
+        seed=config["train"]["seed"],
+        steps=metrics["step"],
+        minutes=metrics["seconds"] / 60,
+        cores=machine["cores"],
+        processor=machine["processor"],
+        nodes=config["graph"]["nodes"],
+        depth=config["graph"]["depth_limit"],
+        sha256=model["sha256"],
+    )
+    instances = evaluation["settings"]["instances"]
+    parts = [
+        f"Published test problems of any depth, {instances:,} a size, halting at the fixed point:\n",
+        _table(
+            (
+                "nodes",
+                "fully solved %",
+                "95 % interval",
+                "values right %",
+                "iterations / depth",
+                "false halts",
+                "cycles",
+            ),
+            (_evaluated(row) for row in evaluation["rows"]),
+        ),
+        "\nEvery value combination of every equation, probed inside real problems (`latentloop certify`):\n",
+        _table(
+            ("nodes", "entries", "wrong", "smallest margin", "smallest look-up margin"),
+            (_certified(size) for size in certificate["sizes"]),
+        ),
+        "\nWhere it was not trained (`latentloop stress`):\n",
+        _table(
+            ("scenario", "nodes", "problems", "solved %", "iterations / depth"),
+            (_stressed(row) for row in stress["rows"]),
+        ),
+    ]
+    return head + "\n".join(parts) + "\n" + LIMITS.format(names=config["task"]["names"])
+
+
+def _evaluated(row: dict[str, Any]) -> Sequence[Any]:
+    interval = f"{100 * row['solved_low']:.2f} .. {100 * row['solved_high']:.2f}"
+    counts = (round(row[key] * row["problems"]) for key in ("false_halts", "cycles"))
+    shares = f"{100 * row['solved']:.2f}", interval, f"{100 * row['nodes_right']:.3f}"
+    return row["nodes"], *shares, f"{row['iterations_by_depth']:.2f}", *counts
+
+
+def _certified(size: dict[str, Any]) -> Sequence[Any]:
+    margin = min(pattern["smallest_margin"] for pattern in size["patterns"].values())
+    margins = f"{margin:.2f}", f"{size['lookup']['smallest_margin']:.2f}"
+    return size["nodes"], f"{size['entries']:,}", len(size["wrong"]), *margins
+
+
+def _stressed(row: dict[str, Any]) -> Sequence[Any]:
+    return (
+        row["scenario"],
+        row["nodes"],
+        row["problems"],
+        f"{100 * row['solved']:.2f}",
+        f"{row['iterations_by_depth']:.2f}",
+    )
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)

@@ -1,0 +1,116 @@
+"""Certificates and stress tests, of a clockwork model that is right, and of one that is not."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from clockwork import Clockwork, clockwork_loop
+from latentloop.config import GraphConfig, TaskConfig
+from latentloop.errors import UserError
+from latentloop.evaluate.certify import certify, independent_equations, patterns
+from latentloop.evaluate.stress import run_scenario, scenarios, stress
+from latentloop.report.card import model_card
+from latentloop.report.console import certificate_table, stress_table
+from latentloop.task.graph import ABSENT, sample
+from latentloop.task.splits import drawn_generator
+
+
+def test_patterns_cover_everything_a_task_allows():
+    add, everything = patterns(TaskConfig()), patterns(TaskConfig.named("all"))
+    assert [probe.name for probe in add] == ["a", "a + b", "a + b + c"]
+    assert [len(probe.values) for probe in add] == [23, 23**2, 23**3]
+    assert len(everything) == 1 + 3 + 9
+    assert sum(len(probe.values) for probe in everything) == 23 + 3 * 23**2 + 9 * 23**3
+    assert len({tuple(row) for row in everything[-1].values.tolist()}) == 23**3
+
+
+def test_probed_equations_share_no_parent():
+    problems = sample(TaskConfig(), GraphConfig(nodes=64), 20, drawn_generator(0))
+    for fan_in in (1, 2, 3):
+        where = independent_equations(problems, fan_in)
+        assert len(where) >= 40
+        for row in range(20):
+            nodes = where[where[:, 0] == row, 1]
+            parents = problems.parents[row, nodes]
+            parents = parents[parents != ABSENT]
+            assert len(parents) == fan_in * len(nodes) == len(set(parents))
+
+
+def small_loop(twist=None):
+    """A clockwork of modulus 3, so that everything can be probed in a moment."""
+    loop = clockwork_loop(TaskConfig(modulus=3))
+    if twist is not None:
+        loop.model.twist = twist
+    return loop
+
+
+def test_a_right_model_is_certified():
+    found = certify(small_loop(), 10)
+    assert found["entries"] == 3 + 9 + 27
+    assert found["wrong"] == []
+    assert {pattern["smallest_margin"] for pattern in found["patterns"].values()} == {1.0}
+
+
+def test_every_wrong_entry_is_listed():
+    def slip(values, before, kinds):
+        return torch.where((values == 2) & (kinds == 1), 0, values)  # never says 2
+
+    found = certify(small_loop(slip), 10)
+    wrong = {(entry["pattern"], tuple(entry["operands"])) for entry in found["wrong"]}
+    sums = [("a" + " + b" * (k > 1) + " + c" * (k > 2), v) for k in (1, 2, 3) for v in np.ndindex(*[3] * k)]
+    assert wrong == {(name, values) for name, values in sums if sum(values) % 3 == 2}
+    assert all(entry["said"] == 0 for entry in found["wrong"])
+
+
+def test_stress_of_a_right_model():
+    loop = small_loop()
+    rows = list(stress(loop, nodes=12, instances=3))
+    assert len(rows) == len(scenarios(loop, 12, 3)) == 1 + 3 + 10
+    assert all(row["solved"] == row["solved_4x"] == 1.0 for row in rows)
+    assert all(row["false_halts"] == row["cycles"] == row["caps"] == 0 for row in rows)
+    by_name = {row["scenario"]: row for row in rows}
+    assert by_name["family chain"]["iterations"] == 13
+    assert by_name["random values"]["iterations_by_depth"] <= 1.8
+
+
+def test_larger_graphs_come_where_names_allow():
+    wide = clockwork_loop(TaskConfig(names=600))
+    assert [s.nodes for s in scenarios(wide, 128, 64)][-2:] == [256, 512]
+    assert [s.instances for s in scenarios(wide, 128, 64)][-2:] == [32, 16]
+
+
+def test_states_flipped_in_the_middle_are_what_thinking_starts_from():
+    loop = small_loop(lambda values, before, kinds: torch.where(before < 3, before, values))  # never changes its mind
+    flips = [s for s in scenarios(loop, 12, 20) if s.start == "flipped"]
+    solved = [run_scenario(loop, scenario).solved for scenario in flips]
+    assert solved[0] > solved[1] > solved[2]
+
+
+def test_only_discrete_states_can_be_trusted_so():
+    loop = small_loop()
+    loop.method = type(loop.method)(
+        title="", iterations="fixed", carries="hidden", supervised="final", mechanisms=("no", "no", "no", "no")
+    )
+    with pytest.raises(UserError, match="only methods with a discrete state"):
+        certify(loop, 8)
+    with pytest.raises(UserError, match="only methods with a discrete state"):
+        list(stress(loop, 8, 1))
+
+
+def test_results_become_tables_and_cards():
+    from latentloop.evaluate.generalization import evaluate_sizes
+
+    loop = small_loop()
+    machine = {"cores": 2, "processor": "abacus"}
+    metrics = {"step": 10, "seconds": 60.0, "provenance": {"command": "latentloop train", "machine": machine}}
+    certificate = {"sizes": [certify(loop, 10)], "model": loop.describe()}
+    trouble = {"rows": list(stress(loop, 10, 2)), "model": loop.describe()}
+    assert certificate_table(certificate).row_count == 4
+    assert stress_table(trouble).row_count == 14
+    evaluation = json.loads(json.dumps(evaluate_sizes(loop, [8, 10], 3)))
+    card = model_card("clockwork", metrics, evaluation, certificate, trouble)
+    assert "| 8 | 100.00 |" in card
+    assert "| family chain | 10 | 2 | 100.00 |" in card
+    assert isinstance(loop.model, Clockwork)
