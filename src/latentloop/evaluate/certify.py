@@ -126,7 +126,7 @@ def _with_operations(problems: Problems, where: ndarray, operations: tuple[str, 
 
 
 @torch.inference_mode()
-def lookup_margins(loop: LatentLoop, nodes: int, count: int = 16) -> dict[str, float]:
+def lookup_margins(loop: LatentLoop, nodes: int, count: int = 16) -> dict[str, float | int]:
     """Measure how clearly a look-up finds its definition: log-odds of the right key against the best wrong one.
 
     For the head of the first layer that puts most of its attention there; smallest and median over all left-hand sides.
