@@ -175,6 +175,10 @@ class ModelConfig(Config):
     pin_static: bool = False
     """Carry only values from iteration to iteration; syntax, variable and operation stay as the problem has them, and are
     neither read out nor trained."""
+    focus: bool = False
+    """The last layer works at right-hand sides only, where values are read (needs pin_static, and no deberta)."""
+    mlp_depth: int = 1
+    """MLPs of the last layer, one after the other."""
     mlp: Literal["relu", "gated"] = "relu"
     """The paper's MLP, or one whose hidden units are gated by others (SiLU)."""
     relative_bias: bool = False
@@ -194,7 +198,7 @@ class ModelConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("layers", "heads", "width", "mlp_ratio", "window", "relative_width", "max_positions"):
+        for name in ("layers", "heads", "width", "mlp_ratio", "window", "relative_width", "max_positions", "mlp_depth"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.iterations is not None and self.iterations < 1:
@@ -210,6 +214,8 @@ class ModelConfig(Config):
             raise UserError(
                 f"offset_heads must be 0 to the number of heads, with relative_bias, got {self.offset_heads}"
             )
+        if self.focus and (not self.pin_static or self.positions == "deberta"):
+            raise UserError("focus needs pin_static, and an encoding other than deberta")
         if self.temperature <= 0:
             raise UserError(f"the temperature must be more than 0, got {self.temperature}")
         if not 0 <= self.dropout < 1:

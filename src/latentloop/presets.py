@@ -48,7 +48,7 @@ def _stable(graph: GraphConfig, train: TrainConfig, **sizes: Any) -> RunConfig:
     """A local update with everything that makes it quick to learn; see docs/recipe.md."""
     model = ModelConfig(
         positions="nope", dropout=0.0, pin_static=True, mlp="gated", relative_bias=True, value_init="characters",
-        lookup=True, sharpen="log-n", **sizes,
+        lookup=True, sharpen="log-n", focus=True, **sizes,
     )  # fmt: skip
     return RunConfig(method="stable", graph=graph, model=model, train=train)
 
@@ -74,7 +74,7 @@ PRESETS: dict[str, RunConfig] = {
     "tiny-stable": _stable(TINY_GRAPH, TINY_TRAINING, layers=2, heads=4, width=32, offset_heads=3, mlp_ratio=2),
     "laptop-add": _stable(PAPER_GRAPH, LAPTOP_TRAINING, layers=2, heads=8, width=128, offset_heads=6, mlp_ratio=2),
     "laptop-all": replace(
-        _stable(DENSE_GRAPH, LAPTOP_TRAINING, layers=3, heads=8, width=128, offset_heads=6, mlp_ratio=4),
+        _stable(DENSE_GRAPH, LAPTOP_TRAINING, layers=2, heads=8, width=128, offset_heads=6, mlp_ratio=2, mlp_depth=4),
         task=TaskConfig.named("all"),
         train=replace(LAPTOP_TRAINING, steps=12_000),
     ),

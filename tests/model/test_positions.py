@@ -179,3 +179,18 @@ def test_hard_attention_takes_the_best_key_at_inference_only():
     assert seen["pattern"].max(-1).values.min() < 1
     attention.eval()(x, positions, torch.arange(9), 0, watch=seen.__setitem__)
     assert set(seen["pattern"].unique().tolist()) == {0.0, 1.0}
+
+
+@pytest.mark.parametrize("name", ["abpe", "rope", "nope"])
+def test_a_focused_last_layer_gives_what_the_full_one_gives_there(name):
+    torch.manual_seed(1)
+    config = ModelConfig(
+        positions=name, pin_static=True, relative_bias=True, offset_heads=1, sharpen="log-n", mlp_depth=3, **CONFIG
+    )
+    model = Transformer(config, Vocabulary(task=TaskConfig())).double().eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    x = torch.randn(2, 12, 16, dtype=torch.float64)
+    chosen = torch.tensor([[3, 7, 11], [1, 2, 0]])
+    full = model.block(x)
+    torch.testing.assert_close(model.block(x, chosen=chosen), torch.stack([full[0, chosen[0]], full[1, chosen[1]]]))

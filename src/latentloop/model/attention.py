@@ -70,18 +70,16 @@ class Attention(nn.Module):
         scale = (positions.terms * queries.shape[-1]) ** -0.5
         sharpness = self._sharpness(places)
         queries = queries * scale
-        hard = self.config.hard and not self.training
-        if positions.terms == 1 and self.bias is None and watch is None and not hard:
+        if positions.terms == 1 and self.bias is None and watch is None and not self._hard:
             turned = queries if sharpness is None else queries * sharpness
-            z = F.scaled_dot_product_attention(
-                turned, keys, values, attn_mask=visible, is_causal=visible is None and x.shape[1] > 1, scale=1.0
-            )
-            return self.out(z.transpose(1, 2).flatten(-2))
+            causal = visible is None and x.shape[1] > 1
+            z = F.scaled_dot_product_attention(turned, keys, values, attn_mask=visible, is_causal=causal, scale=1.0)
+            return self._out(z)
         before, length, parts = keys.shape[-2] - x.shape[1], x.shape[1], []
-        for start in range(0, length, length if watch is not None else BLOCK):
-            end = length if watch is not None else min(start + BLOCK, length)
+        block = BLOCK if watch is None else length
+        for start in range(0, length, block):
+            end = min(start + block, length)
             seen = before + end
-            mask = _causal(end - start, seen, x.device) if visible is None else visible[:, :, start:end, :seen]
             part, part_keys = queries[:, :, start:end], keys[:, :, :seen]
             bias = positions.relative(part, part_keys, layer, scale)
             scores = part @ part_keys.mT if bias is None else _add_product(bias, part, part_keys)
@@ -89,26 +87,69 @@ class Attention(nn.Module):
                 scores = scores + self.bias(end - start, seen)
             if sharpness is not None:
                 scores = scores * sharpness[..., start:end, :]
-            scores = scores.masked_fill_(~mask, -torch.inf)
-            pattern = F.one_hot(scores.argmax(-1), seen).to(scores.dtype) if hard else scores.softmax(-1)
-            parts.append(pattern @ values[:, :, :seen])
-            if watch is not None:
-                watch("pattern", pattern)
-                watch("z", parts[0])
-        z = torch.cat(parts, dim=2)
+            mask = _causal(end - start, seen, x.device) if visible is None else visible[:, :, start:end, :seen]
+            parts.append(self._attend(scores, mask, values[:, :, :seen], watch))
+        return self._out(torch.cat(parts, dim=2))
+
+    def at(
+        self,
+        x: Float[Tensor, "batch pos width"],
+        chosen: Int[Tensor, "batch query"],
+        positions: Positions,
+        places: Int[Tensor, "pos"],
+        *,
+        watch: Watch | None = None,
+    ) -> Float[Tensor, "batch query width"]:
+        """Attend from some positions only, to all before them."""
+        width = x.shape[-1]
+        weight, shift = self.project.weight, self.project.bias
+        queries = (
+            F.linear(take(x, chosen), weight[:width], shift[:width]).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        )
+        keys, values = (
+            F.linear(x, weight[width:], shift[width:]).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        )
+        queries, keys = positions.turn(queries, places[chosen]), positions.turn(keys, places)
+        scores = (queries * queries.shape[-1] ** -0.5) @ keys.mT
+        if self.bias is not None:
+            scores = scores + self.bias.at(chosen, x.shape[1])
+        sharpness = self._sharpness(places[chosen])
+        if sharpness is not None:
+            scores = scores * sharpness
+        mask = places <= places[chosen][:, None, :, None]
+        return self._out(self._attend(scores, mask, values, watch))
+
+    def _attend(self, scores: Tensor, mask: Tensor, values: Tensor, watch: Watch | None) -> Tensor:
+        """Turn scores into a pattern over visible keys, and take the values it points at."""
+        scores = scores.masked_fill_(~mask, -torch.inf)
+        pattern = F.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype) if self._hard else scores.softmax(-1)
+        z = pattern @ values
+        if watch is not None:
+            watch("pattern", pattern)
+            watch("z", z)
+        return z
+
+    def _out(self, z: Float[Tensor, "batch head query dim"]) -> Float[Tensor, "batch query width"]:
         return self.out(z.transpose(1, 2).flatten(-2))
+
+    @property
+    def _hard(self) -> bool:
+        return self.config.hard and not self.training
 
     def _sharpness(self, places: Int[Tensor, "..."]) -> Tensor | None:
         """Give the factor of each query's scores [.., query, 1]: it grows with the keys in sight, and as it gets colder."""
         factor = 1.0 if self.training else 1 / self.config.temperature
-        if self.config.sharpen == "none":
-            return (
-                None
-                if factor == 1.0
-                else torch.full((1,), factor, device=places.device)[:, None].expand(places.shape[-1], 1)
-            )
-        sharp = factor * torch.log(places + 2.0) / math.log(32)
+        if self.config.sharpen == "none" and factor == 1.0:
+            return None
+        sharp = torch.full(places.shape, factor, device=places.device)
+        if self.config.sharpen == "log-n":
+            sharp = sharp * torch.log(places + 2.0) / math.log(32)
         return sharp[..., None] if sharp.ndim == 1 else sharp[:, None, :, None]
+
+
+def take(x: Float[Tensor, "batch pos width"], chosen: Int[Tensor, "batch query"]) -> Float[Tensor, "batch query width"]:
+    """Take some positions of each row."""
+    return x.gather(1, chosen[..., None].expand(-1, -1, x.shape[-1]))
 
 
 class RelativeBias(nn.Module):
@@ -127,6 +168,11 @@ class RelativeBias(nn.Module):
         """Give the bias of the last ``rows`` of ``columns`` positions; keys after their query get that of distance 0."""
         distances = torch.arange(columns - 1, -rows, -1, device=self.table.device).clamp(0, self.table.shape[1] - 1)
         return self.table[:, distances].unfold(1, columns, 1).flip(1)
+
+    def at(self, chosen: Int[Tensor, "batch query"], columns: int) -> Float[Tensor, "batch head query columns"]:
+        """Give the bias of some positions of each row."""
+        distances = torch.arange(columns - 1, -columns, -1, device=self.table.device).clamp(0, self.table.shape[1] - 1)
+        return self.table[:, distances].unfold(1, columns, 1)[:, columns - 1 - chosen].transpose(0, 1)
 
 
 def _add_product(bias: Tensor, queries: Tensor, keys: Tensor) -> Tensor:

@@ -43,6 +43,13 @@ class State:
         after_equals = F.pad(self.syntax[:, :-1] == SYNTAX.index("="), (1, 0))
         return after_equals & (self.syntax == SYNTAX.index("variable"))
 
+    def places(self) -> Int[Tensor, "batch node"]:
+        """Give the positions of right-hand sides in their order; rows with fewer than others repeat position 0."""
+        targets = self.targets()
+        order = torch.where(targets, torch.arange(targets.shape[1], 0, -1, device=targets.device), 0)
+        found = order.topk(int(targets.sum(1).max()), dim=1).indices
+        return torch.where(targets.gather(1, found), found, 0)
+
     def __getitem__(self, rows: Tensor | slice) -> "State":
         return State(**{name: numbers[rows] for name, numbers in self.factors().items()})
 
@@ -54,13 +61,21 @@ def discretise(logits: Logits, problem: State, *, pin_static: bool) -> State:
     return State(**{name: scores.argmax(-1) for name, scores in logits.items()})
 
 
+def _spread(
+    scores: Float[Tensor, "batch query symbol"], chosen: Tensor, length: int
+) -> Float[Tensor, "batch pos symbol"]:
+    """Put scores of some positions where they belong; others get zeros, and nobody reads them."""
+    blank = scores.new_zeros(scores.shape[0], length, scores.shape[2])
+    return blank.scatter(1, chosen[..., None].expand(scores.shape), scores)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """What one application of the block gives."""
 
     logits: Logits
     """By factor."""
-    hidden: Float[Tensor, "batch pos width"]
+    hidden: Float[Tensor, "batch query width"]
     looked_up: Float[Tensor, "batch pos value"] | None
     """Logits of the first layer's look-up, where the model has that read-out and is training."""
 
@@ -73,10 +88,13 @@ def unroll(
     A discrete method re-embeds its own decisions; the others hand on hidden vectors, and the problem is read only once.
     """
     hidden = model.embed(problem.factors()) if hidden is None else hidden
+    chosen = problem.places() if model.config.focus else None
     while True:
         first: list[Tensor] = []
-        hidden = model.block(hidden, watch=watch, first=first)
+        hidden = model.block(hidden, watch=watch, first=first, chosen=chosen)
         logits = model.read(hidden)
+        if chosen is not None:
+            logits = {name: _spread(scores, chosen, problem.value.shape[1]) for name, scores in logits.items()}
         looked_up = model.lookup(first[0]) if model.config.lookup and model.training else None
         yield Step(logits=logits, hidden=hidden, looked_up=looked_up)
         if method.carries == "state":

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from latentloop.config import ModelConfig
-from latentloop.model.attention import Attention, Cache, Watch
+from latentloop.model.attention import Attention, Cache, Watch, take
 from latentloop.model.characters import start_from_characters
 from latentloop.model.positions import POSITIONS, Positions
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
@@ -42,17 +42,34 @@ class Layer(nn.Module):
         self.attention = Attention(config, number)
         self.mlp = _MLPS[config.mlp](config.width, config.mlp_ratio * config.width)
         self.dropout = nn.Dropout(config.dropout)
+        more = config.mlp_depth - 1 if number == config.layers - 1 else 0
+        self.more_mlps = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(config.width), _MLPS[config.mlp](config.width, config.mlp_ratio * config.width))
+            for _ in range(more)
+        )
 
     def forward(self, x: Tensor, positions: Positions, places: Tensor, layer: int, **attention) -> Tensor:
         """Apply the layer; ``attention`` is passed on (mask, cache, watch)."""
-        watch = attention.get("watch")
-        middle = x + self.dropout(self.attention(self.attention_norm(x), positions, places, layer, **attention))
+        added = self.attention(self.attention_norm(x), positions, places, layer, **attention)
+        return self._think(x, added, attention.get("watch"))
+
+    def at(self, x: Tensor, chosen: Tensor, positions: Positions, places: Tensor, watch: Watch | None) -> Tensor:
+        """Apply the layer at some positions only."""
+        added = self.attention.at(self.attention_norm(x), chosen, positions, places, watch=watch)
+        return self._think(take(x, chosen), added, watch)
+
+    def _think(self, x: Tensor, added: Tensor, watch: Watch | None) -> Tensor:
+        """Add what attention found, and what the MLPs make of it."""
+        middle = x + self.dropout(added)
         post = self.mlp(self.mlp_norm(middle))
         if watch is not None:
             watch("resid_pre", x)
             watch("resid_mid", middle)
             watch("mlp_post", post)
-        return middle + self.dropout(post)
+        x = middle + self.dropout(post)
+        for mlp in self.more_mlps:
+            x = x + self.dropout(mlp(x))
+        return x
 
 
 class Transformer(nn.Module):
@@ -88,13 +105,20 @@ class Transformer(nn.Module):
         caches: list[Cache] | None = None,
         watch: Watch | None = None,
         first: list[Tensor] | None = None,
-    ) -> Float[Tensor, "batch pos width"]:
-        """Apply all layers once, and the final LayerNorm; what leaves the first layer is added to ``first``."""
+        chosen: Int[Tensor, "batch query"] | None = None,
+    ) -> Float[Tensor, "batch query width"]:
+        """Apply all layers once, and the final LayerNorm.
+
+        What leaves the first layer is added to ``first``; the last layer works only at ``chosen`` positions, if given.
+        """
         places = _places(x) if places is None else places
         for number, layer in enumerate(self.layers):
             named = None if watch is None else _prefixed(watch, number)
             cache = None if caches is None else caches[number]
-            x = layer(x, self.positions, places, number, visible=visible, cache=cache, watch=named)
+            if chosen is not None and number == len(self.layers) - 1:
+                x = layer.at(x, chosen, self.positions, places, named)  # pyrefly: ignore
+            else:
+                x = layer(x, self.positions, places, number, visible=visible, cache=cache, watch=named)
             if number == 0 and first is not None:
                 first.append(x)
         return self.norm(x)
