@@ -1,41 +1,43 @@
-"""A first look: draw a problem, solve it layer by layer, see its tokens.
+"""A first look: a problem, a model that solves it while you watch, and how far that model goes.
 
 python examples/tour.py
 """
 
-from rich.console import Console
+from pathlib import Path
 
-from latentloop.config import GraphConfig, TaskConfig
-from latentloop.report.console import layer_table, token_table
+from rich.console import Console
+from rich.progress import Progress
+
+from latentloop import LatentLoop
+from latentloop.config import GraphConfig
+from latentloop.evaluate.generalization import evaluate_sizes
+from latentloop.report.console import evaluation_table, trace_tables
+from latentloop.report.figures import generalization_figure
+from latentloop.report.graph import save_figure
 from latentloop.task.graph import sample
 from latentloop.task.oracle import solve
 from latentloop.task.splits import drawn_generator
-from latentloop.task.text import equation_text
-from latentloop.tokens.factored import encode
-from latentloop.tokens.trajectory import encode_trajectories, spell
-from latentloop.tokens.vocabulary import Vocabulary
+
+MODEL, SIZES, INSTANCES = "laptop-add", (8, 16, 32, 64, 96, 128), 16
+PICTURE = Path("results") / "generalization.png"
 
 console = Console(highlight=False)
-task = TaskConfig.named("all")
-vocabulary = Vocabulary(task=task)
+loop = LatentLoop.from_pretrained(MODEL)
+about = loop.describe()
+console.rule(f"{MODEL}: {about['parameters']:,} weights, trained on graphs of at most {loop.run.graph.nodes} nodes", align="left")
 
-problems = sample(task, GraphConfig(nodes=14), 1, drawn_generator(1))
-console.rule("a problem: modular arithmetic on a computation graph", align="left")
-solution = solve(problems)
-for depth in range(1, solution.depths.max() + 1):
-    equations = [
-        equation_text(problems, 0, node) for node in range(problems.width) if solution.depths[0, node] == depth
-    ]
-    console.print(" ; ".join(equations))
-console.print(f"(all values modulo {task.modulus}, operations from left to right)", style="dim")
+problems = sample(loop.run.task, GraphConfig(nodes=14), 1, drawn_generator(1))
+answer = loop.solve_problems(problems)[0]
+console.rule("a problem, and what the model believes after 0, 1, 2, ... iterations", align="left")
+for table in trace_tables(problems, problems.states(answer.trace), truth=solve(problems).values, width=console.width):
+    console.print(table)
+verdict = "all values are right" if answer.correct else "some values are wrong"
+console.print(f"It stopped by itself ({answer.halt}) after {answer.iterations} iterations, and {verdict}.")
 
-console.rule("its solution, layer by layer", align="left")
-console.print(layer_table(problems, solution))
-
-console.rule("its tokens, as a latent-space model sees them", align="left")
-console.print(token_table(encode(problems, vocabulary), vocabulary, start=20, limit=14))
-
-console.rule("its chain of thought, as an autoregressive model writes it", align="left")
-steps = spell(encode_trajectories(problems, solution, vocabulary).tokens[0], vocabulary).partition("<CoT> ")[2]
-for step in steps.split(" ; ")[5:]:
-    console.print(step)
+console.rule(f"{INSTANCES} published problems of each size", align="left")
+with Progress(console=console, transient=True) as progress:
+    bar = progress.add_task("thinking", total=INSTANCES * len(SIZES))
+    document = evaluate_sizes(loop, SIZES, INSTANCES, advance=lambda done: progress.advance(bar, done))
+console.print(evaluation_table(document))
+save_figure(generalization_figure({MODEL: document}), PICTURE)
+console.print(f"The picture is {PICTURE}; `latentloop evaluate {MODEL}` measures all sizes in full.")

@@ -158,6 +158,8 @@ class ModelConfig(Config):
     """Layers in the block, L."""
     heads: int = 16
     """Attention heads, H."""
+    first_heads: int | None = None
+    """Attention heads of the first layer, if their number is another (no deberta): wider ones tell more names apart."""
     width: int = 256
     """Size of the hidden vectors, D."""
     mlp_ratio: int = 4
@@ -218,6 +220,10 @@ class ModelConfig(Config):
             raise UserError("focus needs pin_static, and an encoding other than deberta")
         if self.temperature <= 0:
             raise UserError(f"the temperature must be more than 0, got {self.temperature}")
+        if self.first_heads is not None and (
+            self.first_heads < 1 or self.width % (2 * self.first_heads) or self.positions in ("deberta", "rope")
+        ):
+            raise UserError(f"first_heads must divide half the width, without deberta or rope, got {self.first_heads}")
         if not 0 <= self.dropout < 1:
             raise UserError(f"dropout must be from 0 up to but not 1, got {self.dropout}")
 

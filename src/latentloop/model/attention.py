@@ -45,11 +45,11 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
-        self.heads = config.heads
+        self.heads = (layer == 0 and config.first_heads) or config.heads
         self.project = nn.Linear(config.width, 3 * config.width)
         self.out = nn.Linear(config.width, config.width)
         self.config = config
-        self.bias = RelativeBias(config, layer) if config.relative_bias else None
+        self.bias = RelativeBias(config, self.heads, layer) if config.relative_bias else None
 
     def forward(
         self,
@@ -157,9 +157,9 @@ class RelativeBias(nn.Module):
 
     START = 5.0
 
-    def __init__(self, config: ModelConfig, layer: int) -> None:
+    def __init__(self, config: ModelConfig, heads: int, layer: int) -> None:
         super().__init__()
-        self.table = nn.Parameter(torch.zeros(config.heads, config.window))
+        self.table = nn.Parameter(torch.zeros(heads, config.window))
         if layer > 0:
             for head in range(config.offset_heads):
                 self.table.data[head, head + 1] = self.START

@@ -96,9 +96,10 @@ def generate(
 
 def _decoding(model: Transformer, padding: Tensor, room: int) -> Decoding:
     config, weight = model.config, model.norm.weight
-    shape = (len(padding), config.heads, room, config.width // config.heads)
 
-    def layers() -> list[Cache]:
-        return [Cache(weight.new_empty(shape), weight.new_empty(shape)) for _ in range(config.layers)]
+    def cache(heads: int) -> Cache:
+        shape = (len(padding), heads, room, config.width // heads)
+        return Cache(weight.new_empty(shape), weight.new_empty(shape))
 
-    return Decoding(model, [layers() for _ in range(config.iterations or 1)], padding)
+    heads = [layer.attention.heads for layer in model.layers]  # pyrefly: ignore
+    return Decoding(model, [[cache(number) for number in heads] for _ in range(config.iterations or 1)], padding)

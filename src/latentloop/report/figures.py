@@ -1,0 +1,32 @@
+"""Figures, drawn from stored results: nothing is computed here."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib.figure import Figure
+
+TRAINED_TO = 32
+
+
+def generalization_figure(documents: Mapping[str, dict[str, Any]]) -> Figure:
+    """Draw % fully solved by size, one line for each evaluation, with 95 % intervals; what was trained on is shaded."""
+    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    sizes = sorted({row["nodes"] for document in documents.values() for row in document["rows"]})
+    axes.axvspan(min(sizes) - 2, TRAINED_TO, color="#e8eef5", zorder=0)
+    axes.text(TRAINED_TO - 1, 4, "trained on", ha="right", va="bottom", fontsize=9, color="#5b7aa0")
+    for label, document in documents.items():
+        rows = document["rows"]
+        nodes = [row["nodes"] for row in rows]
+        (line,) = axes.plot(nodes, [100 * row["solved"] for row in rows], marker="o", markersize=4, label=label)
+        low, high = ([100 * row[key] for row in rows] for key in ("solved_low", "solved_high"))
+        axes.fill_between(nodes, low, high, color=line.get_color(), alpha=0.18, linewidth=0)
+    axes.set_xlabel("nodes in the graph")
+    axes.set_ylabel("problems fully solved, %")
+    axes.set_xlim(min(sizes) - 2, max(sizes) + 2)
+    axes.set_ylim(-2, 103)
+    axes.set_xticks([n for n in sizes if n % 16 == 0] if len(sizes) > 8 else sizes)
+    axes.grid(axis="y", color="#dddddd", linewidth=0.7)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower left" if len(documents) < 4 else "best", frameon=False, fontsize=9)
+    return figure
