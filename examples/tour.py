@@ -24,7 +24,8 @@ PICTURE = Path("results") / "generalization.png"
 console = Console(highlight=False)
 loop = LatentLoop.from_pretrained(MODEL)
 about = loop.describe()
-console.rule(f"{MODEL}: {about['parameters']:,} weights, trained on graphs of at most {loop.run.graph.nodes} nodes", align="left")
+weights, trained_to = about["parameters"], loop.run.graph.nodes
+console.rule(f"{MODEL}: {weights:,} weights, trained on graphs of at most {trained_to} nodes", align="left")
 
 problems = sample(loop.run.task, GraphConfig(nodes=14), 1, drawn_generator(1))
 answer = loop.solve_problems(problems)[0]

@@ -56,8 +56,10 @@ def main() -> None:
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except OSError as error:  # files say so themselves: what is left is standard output
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error.filename is not None:
+            _fail(f"{error.filename}: {error.strerror}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else flushing it at exit would fail again
         _fail(f"cannot write standard output: {error.strerror or error}")
 
 

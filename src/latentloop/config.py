@@ -1,5 +1,6 @@
 """Every setting of the system, as frozen dataclasses that refuse what cannot work."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, fields
@@ -33,6 +34,8 @@ class Config:
     def from_dict(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
         """Build from plain JSON values, as stored beside a data set or a checkpoint."""
         known = {field.name for field in fields(cls)}
+        if not isinstance(values, Mapping):
+            raise UserError(f"the {cls.kind} must be a mapping of settings, got {values!r}")
         for key in values:
             if key not in known:
                 raise UserError(f"unknown key {key!r} in the {cls.kind}: {nearest(key, known)}")
@@ -58,7 +61,8 @@ def _fits(value: Any, expected: Any) -> bool:
     if parts:
         return any(_fits(value, part) for part in parts)
     kinds = (int, float) if expected is float else expected
-    return isinstance(value, kinds) and (expected is bool or not isinstance(value, bool))
+    finite = not isinstance(value, float) or math.isfinite(value)
+    return isinstance(value, kinds) and finite and (expected is bool or not isinstance(value, bool))
 
 
 def _described(expected: Any, value: Any) -> str:
@@ -218,8 +222,9 @@ class ModelConfig(Config):
             )
         if self.focus and (not self.pin_static or self.positions == "deberta"):
             raise UserError("focus needs pin_static, and an encoding other than deberta")
-        if self.temperature <= 0:
-            raise UserError(f"the temperature must be more than 0, got {self.temperature}")
+        for name in ("temperature", "rope_base"):
+            if getattr(self, name) <= 0:
+                raise UserError(f"{name} must be more than 0, got {getattr(self, name)}")
         if self.first_heads is not None and (
             self.first_heads < 1 or self.width % (2 * self.first_heads) or self.positions in ("deberta", "rope")
         ):
@@ -255,7 +260,7 @@ class TrainConfig(Config):
     batch: int = 32
     """Problems a step, over all devices."""
     micro_batch: int = 8
-    """Sequences that one forward pass takes at a time: memory and cache use, never the result."""
+    """Sequences that one forward pass takes at a time: memory and speed, not the result (without dropout)."""
     lr: float = 1e-3
     """Peak learning rate."""
     warmup: int = 0
@@ -320,6 +325,7 @@ class TrainConfig(Config):
             "log_every",
             "validate_every",
             "validation_problems",
+            "states",
             "checkpoint_every",
         ):
             if getattr(self, name) < 1:
@@ -363,5 +369,19 @@ class RunConfig(Config):
             raise UserError(f"{self.method} applies its block once: iterations must be 1, got {self.model.iterations}")
         if iterations in ("fixed", "autoregressive") and self.model.iterations is None:
             raise UserError(f"{self.method} needs a fixed number of iterations, got none: set iterations")
+        trains_lookup = lookup(self.method).supervised in ("every", "local")
+        if self.model.lookup and not trains_lookup:
+            raise UserError(f"{self.method} has no states to look values up in: lookup must be off")
+        if self.model.value_init != "random" and not lookup(self.method).latent:
+            raise UserError(f"{self.method} has no value embeddings of its own: value_init must be random")
+        if self.model.positions == "abpe" and self.model.max_positions < self.longest_sequence:
+            room, need = self.model.max_positions, self.longest_sequence
+            raise UserError(f"graphs of {self.graph.nodes} nodes need up to {need} positions, got max_positions {room}")
         if self.graph.nodes > self.task.names:
             raise UserError(f"{self.graph.nodes} nodes need as many names, and there are {self.task.names}")
+
+    @property
+    def longest_sequence(self) -> int:
+        """Tokens of the longest sequence that training can meet: eight an equation, and the steps of a chain of thought."""
+        step = {"value": 4, "equation-value": 10, "equation-operands-value": 16}[self.train.trajectory]
+        return self.graph.nodes * (8 if lookup(self.method).latent else 8 + step) + 2

@@ -46,6 +46,18 @@ def _umask() -> int:
     return mask
 
 
+def check_writable(path: Path) -> None:
+    """Refuse a file that could not be written, before hours of work are spent on what it would hold."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(None, "it is a folder")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(path.parent, os.W_OK):
+            raise PermissionError(None, "its folder is read-only")
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+
+
 def write_json(path: Path, document: Any) -> None:
     """Write one JSON document, indented for people."""
     with writing(path) as file:

@@ -38,6 +38,7 @@ def _tiny(method: str, iterations: int | None) -> RunConfig:
     return RunConfig(method=method, model=model, graph=TINY_GRAPH, train=TINY_TRAINING)
 
 
+LAPTOP: dict[str, int] = {"layers": 2, "heads": 8, "first_heads": 2, "width": 128, "offset_heads": 6, "mlp_ratio": 2}
 LAPTOP_TRAINING = TrainConfig(
     steps=4000, batch=32, micro_batch=64, lr=2e-3, warmup=100, schedule="linear", final_lr=0.02, beta2=0.98, clip=1.0,
     ema=0.998, small_nodes=16, small_share=0.7, log_every=50, validate_every=500, checkpoint_every=500,
@@ -72,9 +73,9 @@ PRESETS: dict[str, RunConfig] = {
     "tiny-discrete": _tiny("discrete", None),
     "tiny-corrected": _tiny("corrected", None),
     "tiny-stable": _stable(TINY_GRAPH, TINY_TRAINING, layers=2, heads=4, width=32, offset_heads=3, mlp_ratio=2),
-    "laptop-add": _stable(PAPER_GRAPH, LAPTOP_TRAINING, layers=2, heads=8, width=128, offset_heads=6, mlp_ratio=2),
+    "laptop-add": _stable(PAPER_GRAPH, LAPTOP_TRAINING, **LAPTOP),
     "laptop-all": replace(
-        _stable(DENSE_GRAPH, LAPTOP_TRAINING, layers=2, heads=8, width=128, offset_heads=6, mlp_ratio=2, mlp_depth=4),
+        _stable(DENSE_GRAPH, LAPTOP_TRAINING, **LAPTOP | {"width": 192, "heads": 6, "mlp_depth": 4}),
         task=TaskConfig.named("all"),
         train=replace(LAPTOP_TRAINING, steps=12_000),
     ),

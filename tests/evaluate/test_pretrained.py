@@ -2,6 +2,7 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 from rich.console import Console
 
 import latentloop
@@ -9,6 +10,7 @@ from latentloop.commands.models import expand_sizes
 from latentloop.errors import UserError
 from latentloop.evaluate.generalization import evaluate_sizes, write_evaluation
 from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.evaluate.solve import answer_lines
 from latentloop.methods import METHODS
 from latentloop.presets import preset
 from latentloop.train.loop import make_fabric, train
@@ -45,17 +47,76 @@ def test_every_method_loads_answers_and_is_evaluated(runs, name):
     assert [row["nodes"] for row in document["rows"]] == [8, 12]
     assert all(row["problems"] == 5 for row in document["rows"])
     assert ("structure_right" in document["rows"][0]) == (name == "cot")
-    assert document["approximate_fixpoint"] == (METHODS[name].carries == "hidden")
+    assert document["approximate_fixpoint"] == (name == "continuous")
+    own = {"adaptive": "fixpoint", "autoregressive": "end"}.get(METHODS[name].iterations, "fixed")
+    assert document["settings"]["halt"] == own
+    if own != "fixpoint":
+        with pytest.raises(UserError, match="has one way to stop"):
+            evaluate_sizes(loop, [8], 1, halt="depth")
     assert document["model"]["sha256"] == loop.sha256
     assert document["provenance"]["machine"]["cores"] >= 1
 
 
 def test_evaluations_are_written_as_json_and_csv(runs, tmp_path):
     document = evaluate_sizes(LatentLoop.from_pretrained(runs / "discrete"), [8], 5)
+    write_evaluation(document, tmp_path / "deep" / "v1.2")
+    assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == ["v1.2.csv", "v1.2.json"]
     write_evaluation(document, tmp_path / "deep" / "evaluation.json")
     assert json.loads((tmp_path / "deep" / "evaluation.json").read_text())["rows"][0]["nodes"] == 8
     head, row = (tmp_path / "deep" / "evaluation.csv").read_text().splitlines()
     assert dict(zip(head.split(","), row.split(","), strict=True))["nodes"] == "8"
+
+
+def test_hidden_methods_are_charged_only_for_iterations_that_ran(runs):
+    loop = LatentLoop.from_pretrained(runs / "continuous")
+    row = evaluate_sizes(loop, [16], 6, family="wide")["rows"][0]
+    assert row["iterations"] <= 8
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cap": 0}, "cap must be at least 1, got 0"),
+        ({"halt": "fixed", "iterations": -2}, "iterations must be at least 1, got -2"),
+        ({"iterations": 3}, "goes with the rule 'fixed'"),
+        ({"halt": "fixed"}, "needs a number of iterations"),
+    ],
+)
+def test_settings_of_an_evaluation_that_mean_nothing_are_refused(runs, settings, message):
+    with pytest.raises(UserError, match=message):
+        evaluate_sizes(LatentLoop.from_pretrained(runs / "discrete"), [8], 1, **settings)
+
+
+def test_impossible_devices_are_refused(runs):
+    with pytest.raises(UserError, match="cannot use the device 'abacus'"):
+        LatentLoop.from_pretrained(runs / "discrete", device="abacus")
+    with pytest.raises(UserError, match="the cap must be at least 1"):
+        LatentLoop.from_pretrained(runs / "discrete").solve(SUM, cap=-5)
+
+
+def test_what_is_saved_are_the_present_weights(runs, tmp_path):
+    loop = LatentLoop.from_pretrained(runs / "discrete")
+    with torch.no_grad():
+        loop.model.readouts["value"].bias += 1
+    loop.save_pretrained(tmp_path / "saved")
+    again = LatentLoop.from_pretrained(tmp_path / "saved")
+    assert torch.equal(again.model.readouts["value"].bias, loop.model.readouts["value"].bias)
+
+
+def test_one_problem_too_long_for_absolute_positions_does_not_stop_the_rest(tmp_path):
+    run = preset("tiny-discrete")
+    run = replace(run, model=replace(run.model, positions="abpe", max_positions=70), train=replace(run.train, steps=1))
+    train(run, tmp_path / "run", make_fabric(run), resume=False, console=Console(quiet=True))
+    loop = LatentLoop.from_pretrained(tmp_path / "run")
+    texts = [SUM, " ; ".join(f"1 = x{i}" for i in range(40)), SUM]
+    lines = [json.dumps({"id": i, "text": text}).encode() for i, text in enumerate(texts)]
+
+    def solver(problems):
+        return [answer.to_dict() for answer in loop.solve_problems(problems)]
+
+    answers = list(answer_lines(lines, run.task, solver))
+    assert ["error" in answer for answer in answers] == [False, True, False]
+    assert "absolute positions for 70 tokens" in answers[1]["error"]
 
 
 def test_saving_and_loading_gives_the_same_model(runs, tmp_path):

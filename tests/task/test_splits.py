@@ -29,7 +29,7 @@ def test_no_split_meets_another_even_with_the_published_seed():
     seen = {print for batch in train for print in batch.fingerprints()}
     assert len(seen) == 20 * 1024
     held_out = {p for n in (8, 32) for p in published_problems(ADD, n).fingerprints()}
-    chosen_on = set(validation_problems(ADD).fingerprints())
+    chosen_on = set(validation_problems(ADD, train_graph()).fingerprints())
     assert len(held_out) == 2048
     assert not seen & held_out
     assert not seen & chosen_on
@@ -46,17 +46,17 @@ def test_every_published_set_and_the_training_stream_are_frozen():
         return hashlib.blake2b(b"".join(prints), digest_size=8).hexdigest()
 
     assert digest(published_problems(ADD, n) for n in TEST_SIZES) == "aa2c314f4e2676fd"
-    assert digest([validation_problems(ADD)]) == "ed044389e32e83a3"
+    assert digest([validation_problems(ADD, train_graph())]) == "ed044389e32e83a3"
     assert digest(sample(ADD, train_graph(), 32, train_generator(0, step)) for step in range(20)) == "e0386fb2a7d33af6"
 
 
 def test_published_bytes_are_frozen():
     assert published_problems(ADD, 128, 1).fingerprints()[0].hex() == "4b5c541448337994583b0ea4d3a4456d"
-    assert validation_problems(ADD, 32, 1).fingerprints()[0].hex() == "e29282c60190e3bd7c13f340184e6dca"
+    assert validation_problems(ADD, train_graph(), 1).fingerprints()[0].hex() == "e29282c60190e3bd7c13f340184e6dca"
 
 
 def test_validation_stays_within_training_depth_and_tests_go_beyond():
-    assert solve(validation_problems(ADD)).depths.max() <= TRAIN_DEPTH
+    assert solve(validation_problems(ADD, train_graph())).depths.max() <= TRAIN_DEPTH
     assert solve(published_problems(ADD, 128, 64)).depths.max() > 2 * TRAIN_DEPTH - 3
 
 

@@ -18,9 +18,12 @@ from latentloop.config import RunConfig
 from latentloop.errors import UserError
 from latentloop.methods import METHODS
 from latentloop.presets import PRESETS, preset
+from latentloop.task.oracle import solve
+from latentloop.task.splits import validation_problems
 from latentloop.train.checkpoint import find_checkpoint, read_checkpoint
 from latentloop.train.log import read_log
-from latentloop.train.loop import make_fabric, train
+from latentloop.train.loop import build_model, make_fabric, train
+from latentloop.train.optimise import RunningMean
 
 QUICK = ("--steps", "12", "--validate-every", "6", "--checkpoint-every", "3", "--log-every", "2")
 
@@ -172,7 +175,62 @@ def test_two_processes_give_the_losses_of_one(tmp_path):
     assert rights[0] == rights[1]
 
 
-@pytest.mark.parametrize("damage", ["cut", "alter", "remove", "manifest", "weights"])
+@pytest.mark.parametrize("name", ["discrete", "cot", "stable"])
+def test_mixed_precision_trains(name, tmp_path):
+    run = quick(name, precision="bf16-mixed", steps=3)
+    assert go(run, tmp_path / "run").step == 3
+
+
+def test_an_interruption_does_not_choose_the_best(tmp_path):
+    run = quick()
+    go(run, tmp_path / "whole")
+    go(run, tmp_path / "parts", minutes=0.0)
+    assert not (tmp_path / "parts" / "best").exists()
+    go(run, tmp_path / "parts", resume=True)
+    assert weights(tmp_path / "whole" / "best") == weights(tmp_path / "parts" / "best")
+
+
+def test_a_run_without_last_goes_on_from_its_best(tmp_path):
+    run = quick()
+    go(run, tmp_path / "run")
+    before = read_log(tmp_path / "run")
+    best = weights(tmp_path / "run" / "best")
+    (tmp_path / "run" / "last").unlink()
+    assert go(run, tmp_path / "run", resume=True).step == 12
+    assert weights(tmp_path / "run" / "best") == best
+    assert [row["step"] for row in before] == [row["step"] for row in read_log(tmp_path / "run")]
+
+
+def test_settings_changed_behind_a_runs_back_are_refused(tmp_path):
+    go(quick(), tmp_path / "run", minutes=0.0)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config["train"]["lr"] = 0.5
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="differs from the checkpoint's own settings in: train"):
+        go(RunConfig.from_dict(config), tmp_path / "run", resume=True)
+
+
+def test_a_run_that_diverges_stops_and_is_not_saved(tmp_path):
+    with pytest.raises(UserError, match=r"the loss is .* after step .*: start anew with a lower --lr"):
+        go(quick(lr=1e30, clip=0.0, warmup=0, ema=0.0), tmp_path / "run")
+    assert not (tmp_path / "run" / "best").exists()
+
+
+def test_validation_problems_are_like_those_trained_on(tmp_path):
+    run = quick()
+    problems = validation_problems(run.task, run.graph, 64)
+    assert solve(problems).depths.max() <= run.graph.depth_limit
+    assert ((problems.fan_in == 0).sum(1) == run.graph.leaves).all()
+
+
+def test_the_mean_and_the_optimiser_follow_the_model_to_its_device(tmp_path):
+    """No second device is here; what can be seen is that everything is made from the model after it was moved."""
+    run = quick(ema=0.9)
+    model = build_model(run).to("meta")
+    assert all(p.device.type == "meta" for p in RunningMean(model, 0.9).model.parameters())
+
+
+@pytest.mark.parametrize("damage", ["cut", "alter", "remove", "manifest", "empty manifest", "weights"])
 def test_damaged_checkpoints_are_refused(damage, tmp_path):
     go(quick(), tmp_path / "run")
     folder = find_checkpoint(tmp_path / "run").resolve()
@@ -187,6 +245,8 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
             path.unlink()
         case "manifest":
             (folder / "manifest.json").write_text("{")
+        case "empty manifest":
+            (folder / "manifest.json").write_text("{}")
         case "weights":
             (folder / "config.json").write_text((folder / "config.json").read_text().replace("32", "33"))
     with pytest.raises(UserError, match=r"altered or cut off|lacks model|not JSON"):
@@ -209,6 +269,17 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
         (["train", "--preset", "tiny-discrete", "--heads", "5"], "divisible by the heads"),
         (["train", "--resume", "nowhere"], "cannot read nowhere/config.json"),
         (["train", "--config", "bad.json"], "unknown key 'metod' in the run"),
+        (["train", "--preset", "tiny-discrete", "--lr", "nan"], "lr in the training must be of type float, got nan"),
+        (["train", "--preset", "tiny-discrete", "--minutes", "-1"], "minutes must not be negative"),
+        (["train", "--preset", "tiny-discrete", "--output", "bad.json"], "the run folder bad.json is a file"),
+        (["train", "--preset", "tiny-feedforward", "--lookup"], "lookup must be off"),
+        (["train", "--preset", "tiny-cot", "--value-init", "characters"], "value_init must be random"),
+        (
+            ["train", "--preset", "tiny-discrete", "--positions", "abpe", "--max-positions", "40"],
+            "need up to 66 positions",
+        ),
+        (["train", "--preset", "tiny-stable", "--states", "0"], "states must be at least 1"),
+        (["train", "--config", "worse.json"], "the model must be a mapping of settings, got 5"),
         (["evaluate", "nowhere"], "no checkpoint 'nowhere'"),
         (["evaluate", "taken"], "no checkpoint at taken"),
     ],
@@ -217,8 +288,9 @@ def test_mistakes_end_in_one_line_and_code_2(words, message, tmp_path):
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").write_text("")
     (tmp_path / "bad.json").write_text('{"metod": "discrete"}')
+    (tmp_path / "worse.json").write_text('{"model": 5}')
     done = command(*words, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.json", "taken"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.json", "taken", "worse.json"]

@@ -13,15 +13,16 @@ from latentloop.commands.terminal import Json, errors, print_json, problem_text,
 from latentloop.commands.terminal import output as standard_output
 from latentloop.config import FamilyName, RunConfig
 from latentloop.errors import UserError
-from latentloop.evaluate.generalization import Rule, evaluate_sizes, write_evaluation
+from latentloop.evaluate.generalization import Rule, effective_rule, evaluate_sizes, evaluation_paths, write_evaluation
 from latentloop.evaluate.pretrained import LatentLoop
-from latentloop.files import read_json
+from latentloop.files import check_writable, read_json
 from latentloop.presets import PRESETS, preset
 from latentloop.report.console import evaluation_table, presets_table, trace_tables
 from latentloop.task.graph import Problems
 from latentloop.task.oracle import solve as solve_problems
 from latentloop.task.splits import TEST_INSTANCES
 from latentloop.task.text import parse, to_text
+from latentloop.train.checkpoint import MANIFEST
 from latentloop.train.cost import estimate
 from latentloop.train.loop import make_fabric
 from latentloop.train.loop import train as run_training
@@ -92,8 +93,14 @@ def train_from(base: RunConfig) -> Callable[..., None]:
             )
         if resume is not None and (run != base or output is not None):
             raise UserError("a resumed run keeps its settings and its folder: leave them out, or start a new run")
+        if minutes is not None and not 0 <= minutes < float("inf"):
+            raise UserError(f"minutes must not be negative, got {minutes}")
+        if resume is not None and (resume / MANIFEST).is_file():
+            raise UserError(f"{resume} is a checkpoint: give the run folder it lies in")
         folder = resume or output or Path("runs") / f"{preset or run.method}-{run.train.seed}"
         fabric = make_fabric(run, accelerator=accelerator, devices=devices, machines=machines, strategy=strategy)
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"the run folder {folder} is a file: choose another --output")
         if fabric.global_rank == 0 and resume is None and folder.exists() and any(folder.iterdir()):
             raise UserError(f"the run folder {folder} exists: go on with --resume {folder}, or choose another --output")
         outcome = run_training(run, folder, fabric, resume=resume is not None, minutes=minutes, console=errors)
@@ -114,7 +121,7 @@ def evaluate(
     *,
     sizes: tuple[str, ...] = ("8", "16", "..", "128"),
     instances: int = TEST_INSTANCES,
-    halt: Rule = "fixpoint",
+    halt: Rule | None = None,
     iterations: int | None = None,
     cap: int | None = None,
     family: FamilyName = "random",
@@ -129,7 +136,7 @@ def evaluate(
         sizes: Numbers of nodes; "8 16 .. 128" goes on in the same steps.
         instances: Problems of each size, the first of the published ones.
         halt: When the model stops: when its state repeats, at the problem's depth, at the deepest problem's depth + 1 (as
-            the authors do), or after a fixed number of iterations.
+            the authors do), or after a fixed number of iterations. Default: fixpoint where iterations adapt.
         iterations: The number for --halt fixed. Default: the model's own.
         cap: Iterations after which a model that has not halted is stopped. Default: nodes + 2.
         family: Shape of the graphs.
@@ -141,16 +148,19 @@ def evaluate(
     if instances < 1:
         raise UserError(f"the number of instances must be at least 1, got {instances}")
     loop = LatentLoop.from_pretrained(checkpoint, device=device)
+    rule = effective_rule(loop, halt, cap, iterations)
+    path = output or Path("results") / f"{loop.run.method}-{loop.sha256[:8]}-{rule}"
+    for written in evaluation_paths(path):
+        check_writable(written)
     settings: dict[str, Any] = {"halt": halt, "cap": cap, "iterations": iterations, "family": family}
     with progress("problems", instances * len(numbers)) as advance:
         document = evaluate_sizes(loop, numbers, instances, **settings, advance=advance)
-    path = output or Path("results") / f"{loop.run.method}-{loop.sha256[:8]}-{halt}.json"
     write_evaluation(document, path)
     if json:
         print_json(document)
     else:
         standard_output().print(evaluation_table(document))
-    errors.print(f"wrote {path.with_suffix('.json')} and {path.with_suffix('.csv')}")
+    errors.print("wrote " + " and ".join(map(str, evaluation_paths(path))))
 
 
 def expand_sizes(words: Sequence[str]) -> list[int]:
@@ -205,5 +215,6 @@ def solve_with_model(
     states, truth = problems.states(answer.trace), solve_problems(problems).values
     for table in trace_tables(problems, states, truth=truth, width=out.width):
         out.print(table)
-    verdict = "all right" if answer.correct else "wrong values are marked"
-    out.print(f"{answer.halt} after {answer.iterations} iterations: {verdict} (modulo {problems.modulus})")
+    verdict = "all right" if answer.correct else "not all right: wrong values are marked with !"
+    unit = "iterations" if loop.method.latent else "tokens"
+    out.print(f"{answer.halt} after {answer.iterations} {unit}: {verdict} (modulo {problems.modulus})")

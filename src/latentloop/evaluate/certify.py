@@ -55,6 +55,8 @@ def certify(loop: LatentLoop, nodes: int, *, advance: Callable[[int], None] = la
     """Probe every entry inside problems of one size; list what is wrong, and the smallest margins."""
     if loop.method.carries != "state":
         raise UserError(f"only methods with a discrete state can be certified, and {loop.run.method} has none")
+    if not 4 <= nodes <= loop.run.task.names:
+        raise UserError(f"probes need problems of 4 to {loop.run.task.names} nodes, got {nodes}")
     result: dict[str, Any] = {"nodes": nodes, "patterns": {}, "wrong": []}
     for index, probe in enumerate(patterns(loop.run.task)):
         margins = np.empty(len(probe.values), np.float32)

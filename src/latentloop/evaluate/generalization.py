@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
+from jaxtyping import Int
 
 from latentloop.config import FamilyName
 from latentloop.errors import UserError
@@ -17,7 +18,7 @@ from latentloop.evaluate.trajectories import write_trajectories
 from latentloop.files import write_json, writing
 from latentloop.provenance import provenance
 from latentloop.task.graph import EMPTY, Problems
-from latentloop.task.oracle import solve
+from latentloop.task.oracle import Solution, solve
 from latentloop.task.splits import PUBLISHED_SEED, published_problems
 from latentloop.tokens.trajectory import read_values, same_structure
 
@@ -33,45 +34,74 @@ def evaluate_size(
     nodes: int,
     instances: int,
     *,
-    halt: Rule = "fixpoint",
+    halt: Rule | None = None,
     cap: int | None = None,
     iterations: int | None = None,
     family: FamilyName = "random",
     advance: Advance = lambda done: None,
 ) -> Counts:
     """Solve the published problems of one size and count what happened."""
+    rule = effective_rule(loop, halt, cap, iterations)
     problems = published_problems(loop.run.task, nodes, instances, family=family)
-    if not loop.method.latent:
+    if rule == "end":
         return _count_trajectories(loop, problems, advance)
-    rule = check_rule(loop, halt)
     solution = solve(problems)
-    depths = solution.depths.max(1).astype(np.int64)
-    cap = cap or default_cap(nodes)
-    fixed = iterations or loop.run.model.iterations
+    fixed = iterations or loop.run.model.iterations or 0
     if rule == "fixed":
-        if fixed is None:
-            raise UserError("the rule 'fixed' needs a number of iterations: give --iterations")
         limits = np.full(len(problems), fixed)
-    else:
-        limits = np.maximum(max(BEYOND) * depths, np.maximum(cap, int(depths.max()) + 1))
-        if loop.method.carries == "hidden":  # no state there ends for certain: go no further than is looked at
-            limits = np.maximum(max(BEYOND) * depths, int(depths.max()) + 1)
-    thoughts = think(loop.model, loop.method, problems, limits, leave=False, advance=advance)
-    counts = Counts()
-    horizon = max(thought.iterations for thought in thoughts)
-    for row, thought in enumerate(thoughts):
-        stop = {"depth": int(depths[row]), "paper": int(depths.max()) + 1, "fixed": fixed or 0}
-        count_thought(counts, thought, solution.values[row], solution.depths[row], rule, cap, stop, horizon)
-    return counts
+        return count_thoughts(loop, problems, solution, limits, rule=rule, caps=limits, fixed=fixed, advance=advance)
+    depths = solution.depths.max(1).astype(np.int64)
+    limits = np.maximum(max(BEYOND) * depths, int(depths.max()) + 1)
+    if loop.method.carries == "state" or cap is not None:
+        caps = np.full(len(problems), cap or default_cap(nodes))
+    else:  # hidden vectors never come to rest for certain: go no further than is looked at
+        caps = limits
+    limits = np.maximum(limits, caps)
+    return count_thoughts(loop, problems, solution, limits, rule=rule, caps=caps, advance=advance)
 
 
-def check_rule(loop: LatentLoop, rule: Rule) -> Rule:
-    """Refuse a rule that means nothing for a method; end-to-end methods always run a fixed number of iterations."""
-    if rule not in RULES:
-        raise UserError(f"unknown halting rule {rule!r}: choose from {', '.join(RULES)}")
-    if loop.method.iterations in ("one", "fixed"):
-        return "fixed"
+def effective_rule(
+    loop: LatentLoop, halt: Rule | None, cap: int | None, iterations: int | None
+) -> Rule | Literal["end"]:
+    """Find the rule that a method halts by, and refuse one that means nothing for it."""
+    own = {"adaptive": "fixpoint", "autoregressive": "end"}.get(loop.method.iterations, "fixed")
+    for name, number in (("cap", cap), ("iterations", iterations)):
+        if number is not None and number < 1:
+            raise UserError(f"{name} must be at least 1, got {number}")
+    if halt is not None and halt not in RULES:
+        raise UserError(f"unknown halting rule {halt!r}: choose from {', '.join(RULES)}")
+    if own != "fixpoint" and halt not in (None, own):
+        raise UserError(f"{loop.run.method} has one way to stop, {own!r}: leave the rule {halt!r} out")
+    rule: Any = halt or own
+    if iterations is not None and rule != "fixed":
+        raise UserError(f"a number of iterations goes with the rule 'fixed', not with {rule!r}")
+    if rule == "fixed" and iterations is None and loop.run.model.iterations is None:
+        raise UserError("the rule 'fixed' needs a number of iterations: give --iterations")
     return rule
+
+
+def count_thoughts(
+    loop: LatentLoop,
+    problems: Problems,
+    solution: Solution,
+    limits: Int[np.ndarray, "batch"],
+    *,
+    rule: Rule,
+    caps: Int[np.ndarray, "batch"],
+    fixed: int = 0,
+    start: np.ndarray | None = None,
+    advance: Advance = lambda done: None,
+) -> Counts:
+    """Let a model think about problems, each to its limit at most, and count what happened."""
+    thoughts = think(loop.model, loop.method, problems, limits, leave=False, start=start, advance=advance)
+    depths = solution.depths.max(1)
+    horizon = max(thought.iterations for thought in thoughts)
+    counts = Counts()
+    for row, thought in enumerate(thoughts):
+        stop = {"depth": int(depths[row]), "paper": int(depths.max()) + 1, "fixed": fixed}
+        values, levels = solution.values[row], solution.depths[row]
+        count_thought(counts, thought, values, levels, rule, int(caps[row]), stop, horizon)
+    return counts
 
 
 def count_thought(
@@ -122,9 +152,10 @@ def count_thought(
             counts.solved_by_rule[f"{times}x"] += int((thought.at(times * depth) == values).all())
     for iteration in range(horizon + 1):
         counts.solved_by_iteration[iteration] += int((thought.at(iteration) == values).all())
-    wrong = (thought.states[:-1] != values) & (thought.states[:-1] != EMPTY)
+    states = thought.states[: used + 1]
+    wrong = (states[:-1] != values) & (states[:-1] != EMPTY)
     counts.wrong_values += int(wrong.sum())
-    counts.corrected_values += int((wrong & (thought.states[1:] == values)).sum())
+    counts.corrected_values += int((wrong & (states[1:] == values)).sum())
 
 
 def _count_trajectories(loop: LatentLoop, problems: Problems, advance: Advance) -> Counts:
@@ -167,7 +198,7 @@ def evaluate_sizes(
     sizes: Sequence[int],
     instances: int,
     *,
-    halt: Rule = "fixpoint",
+    halt: Rule | None = None,
     cap: int | None = None,
     iterations: int | None = None,
     family: FamilyName = "random",
@@ -175,6 +206,7 @@ def evaluate_sizes(
 ) -> dict[str, Any]:
     """Evaluate size by size: a document with a row and curves for each, and everything needed to get them again."""
     settings: dict[str, Any] = {"halt": halt, "cap": cap, "iterations": iterations, "family": family}
+    rule = effective_rule(loop, halt, cap, iterations)
     rows, curves = [], {}
     for nodes in sizes:
         counts = evaluate_size(loop, nodes, instances, **settings, advance=advance)
@@ -186,19 +218,26 @@ def evaluate_sizes(
         "curves": curves,
         "average": float(np.mean([row["solved"] for row in rows])),
         "model": loop.describe(),
-        "settings": settings | {"sizes": list(sizes), "instances": instances, "seed": PUBLISHED_SEED},
-        "approximate_fixpoint": loop.method.carries == "hidden" and halt == "fixpoint",
+        "settings": settings | {"halt": rule, "sizes": list(sizes), "instances": instances, "seed": PUBLISHED_SEED},
+        "approximate_fixpoint": loop.method.carries == "hidden" and rule == "fixpoint",
         "provenance": provenance(),
     }
 
 
+def evaluation_paths(path: Path) -> tuple[Path, Path]:
+    """Give the names of the two files of an evaluation, from a name with or without a suffix."""
+    stem = path.name.removesuffix(".json").removesuffix(".csv")
+    return path.with_name(f"{stem}.json"), path.with_name(f"{stem}.csv")
+
+
 def write_evaluation(document: dict[str, Any], path: Path) -> None:
     """Write the document as JSON, and its rows as CSV beside it."""
-    write_json(path.with_suffix(".json"), document)
+    as_json, as_csv = evaluation_paths(path)
+    write_json(as_json, document)
     text = io.StringIO()
     rows = [{"model": document["model"]["sha256"][:12]} | row for row in document["rows"]]
     table = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)))
     table.writeheader()
     table.writerows(rows)
-    with writing(path.with_suffix(".csv")) as file:
+    with writing(as_csv) as file:
         file.write(text.getvalue())

@@ -72,8 +72,7 @@ class Counts:
             "caps": self.halts["cap"] / total,
         }
         figures |= {f"solved_{rule}": count / total for rule, count in sorted(self.solved_by_rule.items())}
-        if self.wrong_values:
-            figures["correction_rate"] = self.corrected_values / self.wrong_values
+        figures["correction_rate"] = self.corrected_values / self.wrong_values if self.wrong_values else None
         return figures
 
     def curves(self) -> dict[str, Any]:

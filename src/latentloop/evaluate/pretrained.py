@@ -1,7 +1,7 @@
 """A trained model in one object: load it by folder or hub id, and ask it."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,10 @@ class LatentLoop(
         self.vocabulary = Vocabulary(task=self.run.task)
         self.model = Transformer(self.run.model, self.vocabulary, flat=not self.method.latent)
         load_weights(self.model, checkpoint.weights)
-        self.model.eval().to(device)
+        try:
+            self.model.eval().to(device)
+        except (RuntimeError, AssertionError) as error:
+            raise UserError(f"cannot use the device {device!r}: {str(error).splitlines()[0]}") from error
 
     @classmethod
     def from_pretrained(cls, name: str | Path, **hub: Any) -> "LatentLoop":  # pyrefly: ignore
@@ -115,7 +118,8 @@ class LatentLoop(
         return cls(read_checkpoint(folder), weights_hash(folder), device)
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        self.checkpoint.write_files(save_directory)
+        weights = {name: value.detach().cpu().contiguous() for name, value in self.model.named_parameters()}
+        replace(self.checkpoint, weights=weights).write_files(save_directory)
 
     def describe(self) -> dict[str, Any]:
         """Say which model this is."""
@@ -134,6 +138,8 @@ class LatentLoop(
 
     def solve_problems(self, problems: Problems, *, cap: int | None = None) -> list[Answer]:
         """Solve many problems at once."""
+        if cap is not None and cap < 1:
+            raise UserError(f"the cap must be at least 1, got {cap}")
         if not self.method.latent:
             return self._write(problems)
         fixed = self.run.model.iterations

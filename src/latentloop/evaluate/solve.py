@@ -28,10 +28,19 @@ def answer_lines(lines: Iterable[bytes], task: TaskConfig, solver: Solver) -> It
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
     while chunk := list(islice(numbered, CHUNK)):
         asked = [_ask(number, line, task) for number, line in chunk]
-        readable = [problems for _, problems in asked if isinstance(problems, Problems)]
-        answers = iter(solver(concatenate(readable)) if readable else [])
+        answers = iter(_answers([problems for _, problems in asked if isinstance(problems, Problems)], solver))
         for identity, problems in asked:
             yield {"id": identity} | (next(answers) if isinstance(problems, Problems) else {"error": problems})
+
+
+def _answers(readable: list[Problems], solver: Solver) -> list[dict[str, Any]]:
+    """Solve problems together; if that fails, one by one, so that only those that cannot be solved have an error."""
+    try:
+        return solver(concatenate(readable)) if readable else []
+    except UserError as error:
+        if len(readable) == 1:
+            return [{"error": str(error)}]
+        return [answer for problems in readable for answer in _answers([problems], solver)]
 
 
 def _refuse(constant: str) -> None:

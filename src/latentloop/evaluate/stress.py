@@ -10,7 +10,7 @@ from numpy import ndarray
 
 from latentloop.config import FamilyName
 from latentloop.errors import UserError
-from latentloop.evaluate.generalization import BEYOND, count_thought
+from latentloop.evaluate.generalization import BEYOND, count_thoughts
 from latentloop.evaluate.metrics import Counts
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.think import Thought, default_cap, think
@@ -69,14 +69,8 @@ def run_scenario(loop: LatentLoop, scenario: Scenario, *, advance: Advance = lam
     limits = np.maximum(max(BEYOND) * depths, default_cap(scenario.nodes))
     rng = generator(PUBLISHED_SEED, TEST, scenario.nodes, int(1000 * scenario.flipped), 7)
     start = None if scenario.start == "empty" else _start(loop, scenario, problems, solution, rng)
-    thoughts = think(loop.model, loop.method, problems, limits, start=start, advance=advance)
-    counts = Counts()
-    horizon = max(thought.iterations for thought in thoughts)
-    for row, thought in enumerate(thoughts):
-        stop = {"depth": int(depths[row]), "paper": int(depths.max()) + 1, "fixed": 0}
-        values, levels, cap = solution.values[row], solution.depths[row], int(limits[row])
-        count_thought(counts, thought, values, levels, "fixpoint", cap, stop, horizon)
-    return counts
+    settings: dict[str, Any] = {"rule": "fixpoint", "caps": limits, "start": start}
+    return count_thoughts(loop, problems, solution, limits, **settings, advance=advance)
 
 
 def _start(

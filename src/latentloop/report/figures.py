@@ -14,7 +14,7 @@ def generalization_figure(documents: Mapping[str, dict[str, Any]]) -> Figure:
     axes = figure.add_subplot()
     sizes = sorted({row["nodes"] for document in documents.values() for row in document["rows"]})
     axes.axvspan(min(sizes) - 2, TRAINED_TO, color="#e8eef5", zorder=0)
-    axes.text(TRAINED_TO - 1, 4, "trained on", ha="right", va="bottom", fontsize=9, color="#5b7aa0")
+    axes.text(TRAINED_TO - 1, 2, "trained on", ha="right", va="bottom", fontsize=9, color="#5b7aa0")
     for label, document in documents.items():
         rows = document["rows"]
         nodes = [row["nodes"] for row in rows]
@@ -28,5 +28,5 @@ def generalization_figure(documents: Mapping[str, dict[str, Any]]) -> Figure:
     axes.set_xticks([n for n in sizes if n % 16 == 0] if len(sizes) > 8 else sizes)
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="lower left" if len(documents) < 4 else "best", frameon=False, fontsize=9)
+    axes.legend(loc="lower right" if len(documents) < 4 else "best", frameon=False, fontsize=9, title="95 % intervals")
     return figure

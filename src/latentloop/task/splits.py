@@ -46,9 +46,9 @@ def train_graph(nodes: int = TRAIN_NODES, min_nodes: int | None = None) -> Graph
     return GraphConfig(nodes=nodes, min_nodes=min_nodes, depth_limit=TRAIN_DEPTH)
 
 
-def validation_problems(task: TaskConfig, nodes: int = TRAIN_NODES, count: int = TEST_INSTANCES) -> Problems:
-    """Draw the problems on which every choice is made: no larger and no deeper than those trained on."""
-    return _published(task, train_graph(nodes), count, VALIDATION)
+def validation_problems(task: TaskConfig, graph: GraphConfig, count: int = TEST_INSTANCES) -> Problems:
+    """Draw the problems on which every choice is made: of the distribution trained on, but never trained on."""
+    return _published(task, graph, count, VALIDATION)
 
 
 def published_problems(

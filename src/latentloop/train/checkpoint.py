@@ -64,12 +64,12 @@ def read_checkpoint(folder: Path, *, training: bool = False) -> Checkpoint:
     """Read a checkpoint, or the best one of a run folder; refuse what does not match its hashes."""
     folder = find_checkpoint(folder)
     manifest = read_json(folder / MANIFEST)
-    names = [name for name in manifest if training or name != TRAINING]
+    names = [name for name in {WEIGHTS: 0, CONFIG: 0, METRICS: 0} | manifest if training or name != TRAINING]
     for name in names:
         path = folder / name
         if not path.is_file():
             raise UserError(f"the checkpoint {folder} lacks {name}: copy it again, or train again")
-        if hashlib.sha256(path.read_bytes()).hexdigest() != manifest[name]:
+        if hashlib.sha256(path.read_bytes()).hexdigest() != manifest.get(name):
             raise UserError(f"the checkpoint {folder} was altered or cut off: {name} does not match its hash")
     if training and TRAINING not in manifest:
         raise UserError(f"the checkpoint {folder} has no optimiser state: it can be used, but not resumed")
@@ -102,9 +102,9 @@ def keep(run_folder: Path, checkpoint: Checkpoint, *, best: bool) -> None:
     linked = {(run_folder / name).readlink().name for name in ("last", "best") if (run_folder / name).is_symlink()}
     if folder.name not in linked:
         checkpoint.write(folder)
-    _link(run_folder / "last", folder.name)
     if best:
         _link(run_folder / "best", folder.name)
+    _link(run_folder / "last", folder.name)
     linked = {(run_folder / name).readlink().name for name in ("last", "best") if (run_folder / name).is_symlink()}
     for old in run_folder.glob("step-*"):
         if old.name not in linked:

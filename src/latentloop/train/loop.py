@@ -4,6 +4,7 @@ Step k of a run depends on its configuration, its seed and k alone: problems, co
 from generators made for that step. So a resumed run goes on bit for bit, and the state of all randomness is the step.
 """
 
+import math
 import signal
 import time
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import Any, Literal
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
 from latentloop.config import GraphConfig, RunConfig
@@ -26,7 +28,7 @@ from latentloop.task.splits import train_generator, validation_problems
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.checkpoint import Checkpoint, keep, read_checkpoint
 from latentloop.train.log import LiveProgress, RunLog
-from latentloop.train.loss import Learner, add_counts
+from latentloop.train.loss import Learner, Sealed, add_counts
 from latentloop.train.optimise import RunningMean, learning_rate, make_optimizer
 from latentloop.train.targets import Counts, Lesson, TrajectoryLesson, make_lesson, pieces
 
@@ -63,16 +65,9 @@ def make_fabric(
             strategy=strategy,
             precision=run.train.precision,
         )
-    except (RuntimeError, ValueError) as error:  # MisconfigurationException is one of them
-        raise UserError(
-            f"cannot use {devices} x {accelerator} with {strategy}: {str(error).splitlines()[0]}"
-        ) from error
-    except Exception as error:
-        if type(error).__name__ != "MisconfigurationException":
-            raise
-        raise UserError(
-            f"cannot use {devices} x {accelerator} with {strategy}: {str(error).splitlines()[0]}"
-        ) from error
+    except (RuntimeError, ValueError, MisconfigurationException) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"cannot use {devices} x {accelerator} with {strategy}: {reason}") from error
 
 
 def train(
@@ -82,29 +77,24 @@ def train(
     fabric.launch()
     clock, vocabulary, method = time.monotonic(), Vocabulary(task=run.task), lookup(run.method)
     model = build_model(run)
-    optimizer = make_optimizer(model, run.train)
-    mean = RunningMean(model, run.train.ema) if run.train.ema else None
-    metrics: dict[str, Any] = {"step": 0, "seconds": 0.0, "best_loss": None}
-    if resume and (folder / "last").exists():
-        metrics = _restore(read_checkpoint(folder / "last", training=True), model, optimizer, mean)
-    if fabric.is_global_zero:
-        write_json(folder / "config.json", run.to_dict())
-    start, seconds_before = metrics["step"], metrics["seconds"]
+    inner = make_optimizer(model, run.train)
     if run.train.compile:
         model.block = torch.compile(model.block, dynamic=True)  # pyrefly: ignore
-    learner, optimizer = fabric.setup(Learner(model, method, run.train.lookup_weight), optimizer)
-    trained = mean.model if mean is not None else model
-    validation = _validation_lesson(run, vocabulary) if fabric.is_global_zero else None
+    learner, optimizer = fabric.setup(Learner(model, method, run.train.lookup_weight), inner)
+    mean = RunningMean(model, run.train.ema) if run.train.ema else None
+    metrics: dict[str, Any] = {"step": 0, "seconds": 0.0, "best_loss": None}
+    if resume:
+        metrics |= _restore(run, folder, model, inner, mean)
+    start, seconds_before = metrics["step"], metrics["seconds"]
+    keeper = _Keeper(run, folder, model, inner, mean, metrics, console) if fabric.is_global_zero else None
 
-    log = RunLog(folder, start) if fabric.is_global_zero else None
-    progress = LiveProgress(console, run.train.steps, start) if fabric.is_global_zero else None
     stopping = _Stop(console)
     step, counts, figures = start, Counts(), dict[str, float]()
     reason: Literal["done", "minutes", "interrupted"] = "done"
     try:
         while step < run.train.steps:
             rate = learning_rate(step, run.train)
-            for group in optimizer.param_groups:
+            for group in inner.param_groups:
                 group["lr"] = rate
             lesson = _draw(run, step, vocabulary, fabric.global_rank)
             loss, right = _backward(fabric, learner, lesson, run.train.micro_batch)
@@ -115,38 +105,80 @@ def train(
             if mean is not None:
                 mean.update(model, step)
             step += 1
-            add_counts(counts, right | {"sum/loss": loss, "sum/steps": torch.ones(())})
+            add_counts(counts, right | {"sum/loss": loss, "sum/steps": torch.ones((), device=fabric.device)})
 
             over = minutes is not None and time.monotonic() - clock > 60 * minutes
-            end = step == run.train.steps or _agreed(fabric, over or stopping.asked)
-            if step % run.train.log_every == 0 or end:
-                figures = _figures(fabric, counts) | {"lr": rate, "seconds": seconds_before + time.monotonic() - clock}
-                counts = Counts()
-                if log is not None and progress is not None:
-                    log.write("train", step, figures)
-                    progress.show(step, figures, line=step % (10 * run.train.log_every) == 0 or end)
-            if fabric.is_global_zero and (
-                end or not step % run.train.validate_every or not step % run.train.checkpoint_every
-            ):
-                assert log is not None
-                assert validation is not None
-                metrics |= {"step": step, "seconds": seconds_before + time.monotonic() - clock}
-                best = False
-                if end or not step % run.train.validate_every:
-                    found = validate(Learner(trained, method), validation, fabric.device)
-                    log.write("validation", step, found)
-                    best = metrics["best_loss"] is None or found["loss"] < metrics["best_loss"]
-                    metrics |= {"validation": found} | ({"best_loss": found["loss"]} if best else {})
-                keep(folder, _checkpoint(run, model, mean, optimizer, metrics), best=best)
+            stop = _agreed(fabric, over or stopping.asked)
+            end = stop or step == run.train.steps
+            saving = end or not step % run.train.validate_every or not step % run.train.checkpoint_every
+            if saving or not step % run.train.log_every:
+                figures = _figures(fabric, counts)
+                if not math.isfinite(figures["loss"]):
+                    raise UserError(
+                        f"the loss is {figures['loss']} after step {step}: start anew with a lower --lr or with --clip 1"
+                    )
+                seconds = seconds_before + time.monotonic() - clock
+                if keeper is not None and (end or not step % run.train.log_every):
+                    keeper.show(step, figures | {"lr": rate, "seconds": seconds}, line=end)
+                if not step % run.train.log_every:
+                    counts = Counts()
+                if keeper is not None and saving:
+                    keeper.save(step, seconds, fabric.device)
             if end:
                 reason = "done" if step == run.train.steps else "interrupted" if stopping.asked else "minutes"
                 break
     finally:
         stopping.restore()
-        if log is not None and progress is not None:
-            progress.close()
-            log.close()
+        if keeper is not None:
+            keeper.close()
     return Outcome(reason=reason, step=step, figures=figures | _prefixed(metrics.get("validation", {})))
+
+
+class _Keeper:
+    """What the first rank alone does: metrics, progress, validation, checkpoints."""
+
+    def __init__(
+        self,
+        run: RunConfig,
+        folder: Path,
+        model: Transformer,
+        optimizer: torch.optim.AdamW,
+        mean: RunningMean | None,
+        metrics: dict[str, Any],
+        console: Console,
+    ) -> None:
+        self.run, self.folder, self.model, self.optimizer, self.mean = run, folder, model, optimizer, mean
+        self.metrics = metrics
+        write_json(folder / "config.json", run.to_dict())
+        problems = validation_problems(run.task, run.graph, run.train.validation_problems)
+        self.lesson = make_lesson(problems, run, Vocabulary(task=run.task), torch.Generator().manual_seed(0))
+        self.log = RunLog(folder, metrics["step"])
+        self.progress = LiveProgress(console, run.train.steps, metrics["step"])
+
+    def show(self, step: int, figures: dict[str, float], *, line: bool) -> None:
+        """Record and show figures."""
+        self.log.write("train", step, figures)
+        self.progress.show(step, figures, line=line or step % (10 * self.run.train.log_every) == 0)
+
+    def save(self, step: int, seconds: float, device: torch.device) -> None:
+        """Write a checkpoint; where the schedule says so, or at the very end, validate it first.
+
+        A validation that came only from an interruption would make the best checkpoint depend on when that was.
+        """
+        self.metrics |= {"step": step, "seconds": seconds}
+        best = False
+        if step % self.run.train.validate_every == 0 or step == self.run.train.steps:
+            used = self.mean.model if self.mean is not None else self.model
+            found = validate(Learner(used, lookup(self.run.method)), self.lesson, device)
+            self.log.write("validation", step, found)
+            best = self.metrics["best_loss"] is None or found["loss"] < self.metrics["best_loss"]
+            self.metrics |= {"validation": found} | ({"best_loss": found["loss"]} if best else {})
+        keep(self.folder, _checkpoint(self.run, self.model, self.mean, self.optimizer, self.metrics), best=best)
+
+    def close(self) -> None:
+        """Finish the files."""
+        self.progress.close()
+        self.log.close()
 
 
 def _draw(run: RunConfig, step: int, vocabulary: Vocabulary, rank: int) -> Lesson | TrajectoryLesson:
@@ -179,7 +211,7 @@ def _backward(
     loss, counts = torch.zeros((), device=fabric.device), Counts()
     for number, piece in enumerate(mine):
         with fabric.no_backward_sync(learner, enabled=fabric.world_size > 1 and number < len(mine) - 1):
-            share, right = learner(piece.to(fabric.device), totals)
+            share, right = learner(Sealed(piece.to(fabric.device), totals))
             fabric.backward(share * fabric.world_size)
         loss += share.detach()
         add_counts(counts, right)
@@ -209,16 +241,11 @@ def validate(learner: Learner, lesson: Lesson | TrajectoryLesson, device: torch.
     totals = {name: count.to(device) for name, count in lesson.totals().items()}
     counts = Counts()
     for piece in pieces(lesson, EVAL_ROWS):
-        loss, right = learner(piece.to(device), totals)
+        loss, right = learner(Sealed(piece.to(device), totals))
         add_counts(counts, right | {"loss": loss})
     learner.train(was_training)
     found = {name: float(count) for name, count in counts.items()}
     return {"loss": found["loss"]} | _shares(found)
-
-
-def _validation_lesson(run: RunConfig, vocabulary: Vocabulary) -> Lesson | TrajectoryLesson:
-    problems = validation_problems(run.task, run.graph.nodes, run.train.validation_problems)
-    return make_lesson(problems, run, vocabulary, torch.Generator().manual_seed(0))
 
 
 def _agreed(fabric: Fabric, stop: bool) -> bool:
@@ -234,7 +261,7 @@ def _checkpoint(
 ) -> Checkpoint:
     names = {parameter: name for name, parameter in model.named_parameters()}
     training = {
-        f"{key}.{names[parameter]}": value.contiguous()
+        f"{key}.{names[parameter]}": value.cpu().contiguous()
         for group in optimizer.param_groups
         for parameter in group["params"]
         for key, value in optimizer.state[parameter].items()
@@ -250,15 +277,24 @@ def _weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _restore(
-    checkpoint: Checkpoint, model: Transformer, optimizer: torch.optim.AdamW, mean: RunningMean | None
+    run: RunConfig, folder: Path, model: Transformer, optimizer: torch.optim.AdamW, mean: RunningMean | None
 ) -> dict[str, Any]:
-    """Put weights, running mean and optimiser back; gives the metrics of that moment."""
+    """Put weights, running mean and optimiser back; gives the metrics of that moment, nothing if there is none yet."""
+    found = [folder / name for name in ("last", "best") if (folder / name).exists()]
+    if not found:
+        return {}
+    checkpoint = read_checkpoint(found[0], training=True)
+    if checkpoint.run != run:
+        old, new = checkpoint.run.to_dict(), run.to_dict()
+        changed = sorted(key for key in old if old[key] != new[key])
+        raise UserError(f"{folder / 'config.json'} differs from the checkpoint's own settings in: {', '.join(changed)}")
     training = checkpoint.training or {}
     load_weights(mean.model if mean is not None else model, checkpoint.weights)
     if mean is not None:
         load_weights(model, {n.removeprefix("raw."): v for n, v in training.items() if n.startswith("raw.")})
     for name, parameter in model.named_parameters():
-        optimizer.state[parameter] = {key: training[f"{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq")}
+        moments = {key: training[f"{key}.{name}"].to(parameter.device) for key in ("exp_avg", "exp_avg_sq")}
+        optimizer.state[parameter] = {"step": training[f"step.{name}"], **moments}
     return {name: value for name, value in checkpoint.metrics.items() if name != "provenance"}
 
 

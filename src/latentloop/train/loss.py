@@ -21,11 +21,18 @@ class Learner(nn.Module):
         super().__init__()
         self.model, self.method, self.lookup_weight = model, method, lookup_weight
 
-    def forward(self, lesson: Lesson | TrajectoryLesson, totals: Counts) -> tuple[Float[Tensor, ""], Counts]:
+    def forward(self, sealed: "Sealed") -> tuple[Float[Tensor, ""], Counts]:
         """Give the loss of some rows, as their share of the whole, and counts of what came out right."""
-        if isinstance(lesson, Lesson):
-            return latent_loss(self.model, lesson, self.method, totals, self.lookup_weight)
-        return trajectory_loss(self.model, lesson, totals)
+        if isinstance(sealed.lesson, Lesson):
+            return latent_loss(self.model, sealed.lesson, self.method, sealed.totals, self.lookup_weight)
+        return trajectory_loss(self.model, sealed.lesson, sealed.totals)
+
+
+class Sealed:
+    """A lesson with its totals, as one thing that Fabric does not look into to convert it."""
+
+    def __init__(self, lesson: Lesson | TrajectoryLesson, totals: Counts) -> None:
+        self.lesson, self.totals = lesson, totals
 
 
 def latent_loss(
