@@ -28,7 +28,7 @@ from latentloop.task.splits import drawn_generator, published_problems
 from latentloop.tokens.batch import Batch
 from latentloop.tokens.trajectory import encode_trajectories
 from latentloop.tokens.vocabulary import Vocabulary
-from latentloop.train.loop import _backward, _draw, build_model, make_fabric
+from latentloop.train.loop import backward, build_model, draw_lesson, make_fabric
 from latentloop.train.loss import Learner
 from latentloop.train.optimise import make_optimizer
 
@@ -51,8 +51,8 @@ def training_step(steps: int = 3) -> dict[str, Any]:
     seconds, tokens = [], []
     for step in range(steps + 1):
         clock = time.perf_counter()
-        lesson = _draw(run, step, vocabulary, 0)
-        _backward(fabric, learner, lesson, run.train.micro_batch)
+        lesson = draw_lesson(run, step, vocabulary, 0)
+        backward(fabric, learner, lesson, run.train.micro_batch)
         optimizer.step()
         optimizer.zero_grad()
         seconds.append(time.perf_counter() - clock)

@@ -96,8 +96,8 @@ def train(
             rate = learning_rate(step, run.train)
             for group in inner.param_groups:
                 group["lr"] = rate
-            lesson = _draw(run, step, vocabulary, fabric.global_rank)
-            loss, right = _backward(fabric, learner, lesson, run.train.micro_batch)
+            lesson = draw_lesson(run, step, vocabulary, fabric.global_rank)
+            loss, right = backward(fabric, learner, lesson, run.train.micro_batch)
             if run.train.clip:
                 fabric.clip_gradients(learner, optimizer, max_norm=run.train.clip, error_if_nonfinite=False)
             optimizer.step()
@@ -181,7 +181,7 @@ class _Keeper:
         self.log.close()
 
 
-def _draw(run: RunConfig, step: int, vocabulary: Vocabulary, rank: int) -> Lesson | TrajectoryLesson:
+def draw_lesson(run: RunConfig, step: int, vocabulary: Vocabulary, rank: int) -> Lesson | TrajectoryLesson:
     """Draw a step's whole lesson, the same on every rank, and seed this rank's dropout."""
     rng = train_generator(run.train.seed, step)
     problems = sample(run.task, _graph_of(run, step), run.train.batch, rng)
@@ -199,9 +199,7 @@ def _graph_of(run: RunConfig, step: int) -> GraphConfig:
     return replace(run.graph, nodes=small, min_nodes=lowest)
 
 
-def _backward(
-    fabric: Fabric, learner: Any, lesson: Lesson | TrajectoryLesson, rows: int
-) -> tuple[torch.Tensor, Counts]:
+def backward(fabric: Fabric, learner: Any, lesson: Lesson | TrajectoryLesson, rows: int) -> tuple[torch.Tensor, Counts]:
     """Accumulate the gradient of this rank's rows, piece by piece; gives its share of the loss and of what was right.
 
     Totals are those of the whole batch, and strategies average over ranks, so each rank's loss is scaled up by their number.

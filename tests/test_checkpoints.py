@@ -1,0 +1,62 @@
+"""Every shipped checkpoint is small, says what it is, and reaches its recorded score on a fixed small set."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from latentloop.evaluate.generalization import evaluate_sizes
+from latentloop.evaluate.pretrained import LatentLoop, shipped
+from latentloop.files import read_json
+
+FOLDER = Path(__file__).parent.parent / "checkpoints"
+NAMES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir() and not path.name.startswith("__"))
+
+
+def test_something_is_shipped():
+    assert "laptop-add" in NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_checkpoint_is_small_and_found_from_anywhere(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert shipped(name) == FOLDER / name
+    assert sum(path.stat().st_size for path in (FOLDER / name).iterdir()) < 10e6
+    assert LatentLoop.from_pretrained(name).sha256 in (FOLDER / name / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_reaches_its_recorded_score(name):
+    recorded = {row["nodes"]: row["solved"] for row in read_json(FOLDER / name / "evaluation.json")["rows"]}
+    for row in evaluate_sizes(LatentLoop.from_pretrained(name), [32, 128], 12)["rows"]:
+        assert row["solved"] >= recorded[row["nodes"]] - 0.1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_results_are_of_these_weights(name):
+    model = LatentLoop.from_pretrained(name)
+    for result in ("evaluation", "certificate", "stress"):
+        document = read_json(FOLDER / name / f"{result}.json")
+        assert document["model"]["sha256"] == model.sha256
+        assert document["provenance"]["machine"]
+
+
+def test_trust_from_the_command_line(tmp_path):
+    program = [sys.executable, "-m", "latentloop"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [*program, "certify", "laptop-add", "--sizes", "32", "--json"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["sizes"][0]["wrong"] == []
+    done = subprocess.run(
+        [*program, "stress", "laptop-add", "--nodes", "24", "--instances", "2", "--json"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert {row["solved"] for row in json.loads(done.stdout)["rows"]} == {1.0}
+    assert len(list((tmp_path / "results").iterdir())) == 2
