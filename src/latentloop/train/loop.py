@@ -78,10 +78,10 @@ def train(
     clock, vocabulary, method = time.monotonic(), Vocabulary(task=run.task), lookup(run.method)
     model = build_model(run)
     inner = make_optimizer(model, run.train)
-    if run.train.compile:
-        model.block = torch.compile(model.block, dynamic=True)  # pyrefly: ignore
     learner, optimizer = fabric.setup(Learner(model, method, run.train.lookup_weight), inner)
     mean = RunningMean(model, run.train.ema) if run.train.ema else None
+    if run.train.compile:  # after the copy for the mean, which would else run on the weights of this one
+        model.block = torch.compile(model.block, dynamic=True)  # pyrefly: ignore
     metrics: dict[str, Any] = {"step": 0, "seconds": 0.0, "best_loss": None}
     if resume:
         metrics |= _restore(run, folder, model, inner, mean)
