@@ -76,13 +76,13 @@ def evaluation_table(document: dict[str, Any]) -> Table:
     title = (
         f"{model['method']} {model['name']}, {document['settings']['halt']}{' (approximate)' if approximate else ''}"
     )
-    table = plain_table("nodes", "solved %", "95 % interval", "values %", "iterations", "/ depth", title=title)
+    table = plain_table("nodes", "solved %", "95 %", "values %", "iter.", "/ depth", title=title)
     extra = {"false_halts": "false %", "cycles": "cycle %", "caps": "cap %", "structure_right": "structure %"}
     extra = {key: head for key, head in extra.items() if any(row.get(key) is not None for row in document["rows"])}
     for head in extra.values():
         table.add_column(head)
     for row in document["rows"]:
-        interval = f"{100 * row['solved_low']:.1f}..{100 * row['solved_high']:.1f}"
+        interval = f"{100 * row['solved_low']:.1f}-{100 * row['solved_high']:.1f}"
         cells = [f"{row['nodes']}", f"{100 * row['solved']:.2f}", interval, f"{100 * row['nodes_right']:.2f}"]
         cells += [f"{row['iterations']:.1f}", f"{row['iterations_by_depth']:.2f}"]
         table.add_row(*cells, *(f"{100 * row[key]:.2f}" for key in extra))
