@@ -28,7 +28,8 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=TEST_INSTANCES)
     parser.add_argument("--stress", type=int, default=64)
     asked = parser.parse_args()
-    folder = Path(__file__).parent / asked.name
+    final = Path(__file__).parent / asked.name
+    folder = final.with_name(f".{asked.name}.part")
     loop = LatentLoop.from_pretrained(asked.run / "last")
     shutil.rmtree(folder, ignore_errors=True)
     loop.save_pretrained(folder)
@@ -46,6 +47,8 @@ def main() -> None:
     card = model_card(asked.name, read_json(folder / METRICS), evaluation, certificate, trouble)
     with writing(folder / "README.md") as file:
         file.write(card)
+    shutil.rmtree(final, ignore_errors=True)
+    folder.rename(final)
 
 
 if __name__ == "__main__":
