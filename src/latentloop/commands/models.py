@@ -6,10 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tyro.conf import Positional
-
 from latentloop.commands.problems import Language, solve_many
-from latentloop.commands.terminal import Json, errors, print_json, problem_text, progress
+from latentloop.commands.terminal import CheckpointName, Json, errors, print_json, problem_text, progress
 from latentloop.commands.terminal import output as standard_output
 from latentloop.config import FamilyName, RunConfig
 from latentloop.errors import UserError
@@ -117,7 +115,7 @@ def train_from(base: RunConfig) -> Callable[..., None]:
 
 
 def evaluate(
-    checkpoint: Positional[str],
+    checkpoint: CheckpointName,
     *,
     sizes: tuple[str, ...] = ("8", "16", "..", "128"),
     instances: int = TEST_INSTANCES,
@@ -132,7 +130,7 @@ def evaluate(
     """Measure how far a model generalizes: the published test problems, size by size.
 
     Args:
-        checkpoint: A checkpoint, a run folder (its best checkpoint) or a hub id.
+        checkpoint: A shipped name, a checkpoint, a run folder (its best checkpoint) or a hub id.
         sizes: Numbers of nodes; "8 16 .. 128" goes on in the same steps.
         instances: Problems of each size, the first of the published ones.
         halt: When the model stops: when its state repeats, at the problem's depth, at the deepest problem's depth + 1 (as

@@ -120,7 +120,7 @@ def solve(
         problem: Equations such as "20 = x7 ; 2 = x42 ; x7 + x42 = x23", or a file of them, or - for standard input
             (the default).
         language: What problems may say.
-        checkpoint: A checkpoint, a run folder or a hub id: the model to ask.
+        checkpoint: A shipped name, a checkpoint, a run folder or a hub id: the model to ask.
         oracle: Compute the true values instead.
         trace: Show the values after every iteration.
         json: Print one JSON document on standard output, and nothing else there.

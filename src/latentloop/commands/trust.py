@@ -4,9 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tyro.conf import Positional
-
-from latentloop.commands.terminal import Json, errors, print_json, progress
+from latentloop.commands.terminal import CheckpointName, Json, errors, print_json, progress
 from latentloop.commands.terminal import output as standard_output
 from latentloop.evaluate.certify import certify as certify_size
 from latentloop.evaluate.certify import patterns
@@ -19,7 +17,7 @@ from latentloop.report.console import certificate_table, stress_table
 
 
 def certify(
-    checkpoint: Positional[str],
+    checkpoint: CheckpointName,
     *,
     sizes: tuple[int, ...] = (32, 128),
     output: Path | None = None,
@@ -31,7 +29,7 @@ def certify(
     Exits with 1 if any entry is wrong.
 
     Args:
-        checkpoint: A checkpoint, a run folder (its best checkpoint) or a hub id.
+        checkpoint: A shipped name, a checkpoint, a run folder (its best checkpoint) or a hub id.
         sizes: Nodes of the problems that the probed equations stand in.
         output: Where the certificate goes, as .json. Default: results/METHOD-HASH-certificate.json.
         device: Where to run: cpu, cuda, mps.
@@ -52,7 +50,7 @@ def certify(
 
 
 def stress(
-    checkpoint: Positional[str],
+    checkpoint: CheckpointName,
     *,
     nodes: int = 128,
     instances: int = 64,
@@ -63,7 +61,7 @@ def stress(
     """Try a model where it was not trained: wrong states, other shapes, larger graphs, four times the time it needs.
 
     Args:
-        checkpoint: A checkpoint, a run folder (its best checkpoint) or a hub id.
+        checkpoint: A shipped name, a checkpoint, a run folder (its best checkpoint) or a hub id.
         nodes: Nodes of the problems.
         instances: Problems of each kind; fewer of the larger ones.
         output: Where the table goes, as .json. Default: results/METHOD-HASH-stress.json.
