@@ -7,8 +7,11 @@ import pytest
 import torch
 
 from latentloop.config import TrainConfig
+from latentloop.methods import method
 from latentloop.presets import preset
-from latentloop.train.loop import build_model
+from latentloop.tokens.vocabulary import Vocabulary
+from latentloop.train.loop import backward, build_model, draw_lesson, make_fabric
+from latentloop.train.loss import Learner
 from latentloop.train.optimise import RunningMean, learning_rate, make_optimizer
 
 
@@ -59,3 +62,16 @@ def test_seeds_decide_the_first_weights():
     other = build_model(replace(run, train=replace(run.train, seed=1)))
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
     assert not torch.equal(first.readouts["value"].weight, other.readouts["value"].weight)
+
+
+def test_clipping_scales_the_whole_gradient_to_the_norm():
+    run = preset("tiny-discrete")
+    fabric, vocabulary = make_fabric(run), Vocabulary(task=run.task)
+    model = build_model(run)
+    learner, optimizer = fabric.setup(Learner(model, method(run.method)), make_optimizer(model, run.train))
+    backward(fabric, learner, draw_lesson(run, 0, vocabulary, 0), 64)
+    before = {name: p.grad.double().clone() for name, p in model.named_parameters()}
+    norm = math.sqrt(sum(float(grad.square().sum()) for grad in before.values()))
+    fabric.clip_gradients(learner, optimizer, max_norm=norm / 3)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad.double(), before[name] / 3, rtol=1e-4, atol=1e-9)
