@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from latentloop.config import FamilyName
-from latentloop.errors import UserError
+from latentloop.errors import UserError, nearest
 from latentloop.evaluate.metrics import Counts
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.think import Thought, default_cap, think
@@ -69,7 +69,7 @@ def effective_rule(
         if number is not None and number < 1:
             raise UserError(f"{name} must be at least 1, got {number}")
     if halt is not None and halt not in RULES:
-        raise UserError(f"unknown halting rule {halt!r}: choose from {', '.join(RULES)}")
+        raise UserError(f"unknown halting rule {halt!r}: {nearest(halt, RULES)}")
     if own != "fixpoint" and halt not in (None, own):
         raise UserError(f"{loop.run.method} has one way to stop, {own!r}: leave the rule {halt!r} out")
     rule: Any = halt or own

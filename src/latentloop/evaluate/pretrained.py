@@ -21,7 +21,7 @@ from latentloop.task.text import parse
 from latentloop.tokens.trajectory import read_values
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.checkpoint import MANIFEST, Checkpoint, find_checkpoint, read_checkpoint, weights_hash
-from latentloop.train.loop import load_weights
+from latentloop.train.loop import load_weights, weights_of
 
 PACKAGE = Path(latentloop.__file__).parent
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -118,8 +118,7 @@ class LatentLoop(
         return cls(read_checkpoint(folder), weights_hash(folder), device)
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        weights = {name: value.detach().cpu().contiguous() for name, value in self.model.named_parameters()}
-        replace(self.checkpoint, weights=weights).write_files(save_directory)
+        replace(self.checkpoint, weights=weights_of(self.model)).write_files(save_directory)
 
     def describe(self) -> dict[str, Any]:
         """Say which model this is."""

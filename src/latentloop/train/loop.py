@@ -264,13 +264,14 @@ def _checkpoint(
         for parameter in group["params"]
         for key, value in optimizer.state[parameter].items()
     }
-    weights = _weights(mean.model if mean is not None else model)
+    weights = weights_of(mean.model if mean is not None else model)
     if mean is not None:
-        training |= {f"raw.{name}": value for name, value in _weights(model).items()}
+        training |= {f"raw.{name}": value for name, value in weights_of(model).items()}
     return Checkpoint(run=run, weights=weights, metrics=metrics | {"provenance": provenance()}, training=training)
 
 
-def _weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+def weights_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Give a model's weights by name, as they are stored."""
     return {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
 
 
