@@ -12,6 +12,10 @@ from torch import Tensor, nn
 from latentloop.config import ModelConfig
 from latentloop.model.positions import Positions
 
+torch.set_flush_denormal(
+    True
+)  # sharp attention leaves weights of 1e-40: kept as such, products take several times as long
+
 Watch = Callable[[str, Tensor], None]
 """Told the name and value of every inner quantity, in TransformerLens' vocabulary."""
 
@@ -70,10 +74,11 @@ class Attention(nn.Module):
         scale = (positions.terms * queries.shape[-1]) ** -0.5
         sharpness = self._sharpness(places)
         queries = queries * scale
+        if sharpness is not None and positions.terms == 1:
+            queries = queries * sharpness
         if positions.terms == 1 and self.bias is None and watch is None and not self._hard:
-            turned = queries if sharpness is None else queries * sharpness
             causal = visible is None and x.shape[1] > 1
-            z = F.scaled_dot_product_attention(turned, keys, values, attn_mask=visible, is_causal=causal, scale=1.0)
+            z = F.scaled_dot_product_attention(queries, keys, values, attn_mask=visible, is_causal=causal, scale=1.0)
             return self._out(z)
         before, length, parts = keys.shape[-2] - x.shape[1], x.shape[1], []
         block = BLOCK if watch is None else length
@@ -81,14 +86,17 @@ class Attention(nn.Module):
             end = min(start + block, length)
             seen = before + end
             part, part_keys = queries[:, :, start:end], keys[:, :, :seen]
-            bias = positions.relative(part, part_keys, layer, scale)
-            scores = part @ part_keys.mT if bias is None else _add_product(bias, part, part_keys)
+            sharp = 1.0 if sharpness is None else sharpness[..., start:end, :]
+            relative = positions.relative(part, part_keys, layer, scale)
+            scores = part @ part_keys.mT if relative is None else _add_product(relative, part, part_keys) * sharp
             if self.bias is not None:
-                scores = scores + self.bias(end - start, seen)
-            if sharpness is not None:
-                scores = scores * sharpness[..., start:end, :]
-            mask = _causal(end - start, seen, x.device) if visible is None else visible[:, :, start:end, :seen]
-            parts.append(self._attend(scores, mask, values[:, :, :seen], watch))
+                near = self.bias.reach(end - start, seen)
+                scores[..., seen - near :] += self.bias(end - start, near) * sharp
+            elif visible is None:
+                scores.masked_fill_(~_causal(end - start, seen, x.device), -torch.inf)
+            if visible is not None:
+                scores.masked_fill_(~visible[:, :, start:end, :seen], -torch.inf)
+            parts.append(self._attend(scores, values[:, :, :seen], watch))
         return self._out(torch.cat(parts, dim=2))
 
     def at(
@@ -112,16 +120,16 @@ class Attention(nn.Module):
         queries, keys = positions.turn(queries, places[chosen]), positions.turn(keys, places)
         scores = (queries * queries.shape[-1] ** -0.5) @ keys.mT
         if self.bias is not None:
-            scores = scores + self.bias.at(chosen, x.shape[1])
+            scores += self.bias.at(chosen, x.shape[1])
+        else:
+            scores.masked_fill_(places > places[chosen][:, None, :, None], -torch.inf)
         sharpness = self._sharpness(places[chosen])
         if sharpness is not None:
-            scores = scores * sharpness
-        mask = places <= places[chosen][:, None, :, None]
-        return self._out(self._attend(scores, mask, values, watch))
+            scores *= sharpness
+        return self._out(self._attend(scores, values, watch))
 
-    def _attend(self, scores: Tensor, mask: Tensor, values: Tensor, watch: Watch | None) -> Tensor:
+    def _attend(self, scores: Tensor, values: Tensor, watch: Watch | None) -> Tensor:
         """Turn scores into a pattern over visible keys, and take the values it points at."""
-        scores = scores.masked_fill_(~mask, -torch.inf)
         pattern = F.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype) if self._hard else scores.softmax(-1)
         z = pattern @ values
         if watch is not None:
@@ -165,14 +173,26 @@ class RelativeBias(nn.Module):
                 self.table.data[head, head + 1] = self.START
 
     def forward(self, rows: int, columns: int) -> Float[Tensor, "head rows columns"]:
-        """Give the bias of the last ``rows`` of ``columns`` positions; keys after their query get that of distance 0."""
-        distances = torch.arange(columns - 1, -rows, -1, device=self.table.device).clamp(0, self.table.shape[1] - 1)
-        return self.table[:, distances].unfold(1, columns, 1).flip(1)
+        """Give what is added to the scores of the last ``rows`` of ``columns`` positions; keys after their query are out."""
+        return self._by_distance(columns - 1, rows - 1).unfold(1, columns, 1).flip(1)
+
+    def reach(self, rows: int, columns: int) -> int:
+        """Count the last columns that ``forward`` adds something else than 0 to."""
+        return min(columns, rows + self.table.shape[1] - 2)
 
     def at(self, chosen: Int[Tensor, "batch query"], columns: int) -> Float[Tensor, "batch head query columns"]:
-        """Give the bias of some positions of each row."""
-        distances = torch.arange(columns - 1, -columns, -1, device=self.table.device).clamp(0, self.table.shape[1] - 1)
-        return self.table[:, distances].unfold(1, columns, 1)[:, columns - 1 - chosen].transpose(0, 1)
+        """Give what is added to the scores of some positions of each row."""
+        numbers = self._by_distance(columns - 1, columns - 1).unfold(1, columns, 1)
+        return numbers[:, columns - 1 - chosen].transpose(0, 1)
+
+    def _by_distance(self, largest: int, after: int) -> Float[Tensor, "head distance"]:
+        """Give numbers for distances from the largest down to -after: -inf for those below 0.
+
+        What the window's last distance has is taken off all of them, which attention does not feel, so that far keys get 0.
+        """
+        numbers = F.pad(self.table - self.table[:, -1:], (1, 0), value=-torch.inf)
+        distances = torch.arange(largest, -after - 1, -1, device=self.table.device)
+        return numbers[:, distances.clamp(-1, self.table.shape[1] - 1) + 1]
 
 
 def _add_product(bias: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
