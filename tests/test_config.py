@@ -41,6 +41,8 @@ def test_unknown_keys_name_the_nearest():
         (lambda: TaskConfig(operations=("/",)), "subset"),
         (lambda: ModelConfig(width=100, heads=16), "divisible by the heads"),
         (lambda: ModelConfig(dropout=1.0), "dropout"),
+        (lambda: ModelConfig(partial=True), "partial needs an mlp_depth of at least 2, got 1"),
+        (lambda: ModelConfig(layers=1, first_mlp=False), "first_mlp can be off only where there is a second layer"),
         (lambda: TrainConfig(steps=0), "steps must be at least 1"),
         (lambda: TrainConfig(corruption=2.0), "a share from 0 to 1"),
         (lambda: RunConfig(method="discrete", model=ModelConfig(iterations=3)), "leave them out, got 3"),

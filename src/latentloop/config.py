@@ -195,6 +195,10 @@ class ModelConfig(Config):
     """Value embeddings begin at random, or as characters of the additive and the multiplicative group."""
     lookup: bool = False
     """Train the first layer to know, at each variable on a left-hand side, the value its definition holds now."""
+    partial: bool = False
+    """Train the last layer to know, after half of its MLPs, what the first two operands give (needs mlp_depth 2 or more)."""
+    first_mlp: bool = True
+    """The first layer has an MLP; a look-up needs none."""
     sharpen: Literal["none", "log-n"] = "none"
     """Multiply scores by log(keys + 1) / log(32), so that attention does not disperse as problems grow."""
     temperature: float = 1.0
@@ -222,6 +226,10 @@ class ModelConfig(Config):
             )
         if self.focus and (not self.pin_static or self.positions == "deberta"):
             raise UserError("focus needs pin_static, and an encoding other than deberta")
+        if self.partial and self.mlp_depth < 2:
+            raise UserError(f"partial needs an mlp_depth of at least 2, got {self.mlp_depth}")
+        if not self.first_mlp and self.layers == 1:
+            raise UserError("first_mlp can be off only where there is a second layer: raise layers")
         for name in ("temperature", "rope_base"):
             if getattr(self, name) <= 0:
                 raise UserError(f"{name} must be more than 0, got {getattr(self, name)}")
@@ -231,6 +239,11 @@ class ModelConfig(Config):
             raise UserError(f"first_heads must divide half the width, without deberta or rope, got {self.first_heads}")
         if not 0 <= self.dropout < 1:
             raise UserError(f"dropout must be from 0 up to but not 1, got {self.dropout}")
+
+    @property
+    def asides(self) -> tuple[str, ...]:
+        """The read-outs that only training uses."""
+        return tuple(name for name in ("lookup", "partial") if getattr(self, name))
 
     @property
     def name(self) -> str:
@@ -297,6 +310,8 @@ class TrainConfig(Config):
     """Local updates: share of random states in which many values are 0 (or 1 where products occur)."""
     lookup_weight: float = 1.0
     """Weight of the loss of looked-up values, where the model has that read-out."""
+    partial_weight: float = 1.0
+    """Weight of the loss of partial results, where the model has that read-out."""
     small_nodes: int | None = None
     """Curriculum: graphs of at most so many nodes come first ..."""
     small_share: float = 0.0
@@ -330,7 +345,7 @@ class TrainConfig(Config):
         ):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("lr", "warmup", "weight_decay", "clip", "seed", "final_lr", "lookup_weight"):
+        for name in ("lr", "warmup", "weight_decay", "clip", "seed", "final_lr", "lookup_weight", "partial_weight"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} must not be negative, got {getattr(self, name)}")
         for name in ("ema", "beta2"):
@@ -369,9 +384,8 @@ class RunConfig(Config):
             raise UserError(f"{self.method} applies its block once: iterations must be 1, got {self.model.iterations}")
         if iterations in ("fixed", "autoregressive") and self.model.iterations is None:
             raise UserError(f"{self.method} needs a fixed number of iterations, got none: set iterations")
-        trains_lookup = lookup(self.method).supervised in ("every", "local")
-        if self.model.lookup and not trains_lookup:
-            raise UserError(f"{self.method} has no states to look values up in: lookup must be off")
+        if self.model.asides and lookup(self.method).supervised not in ("every", "local"):
+            raise UserError(f"{self.method} has no states to look values up in: lookup and partial must be off")
         if self.model.value_init != "random" and not lookup(self.method).latent:
             raise UserError(f"{self.method} has no value embeddings of its own: value_init must be random")
         if self.model.positions == "abpe" and self.model.max_positions < self.longest_sequence:

@@ -38,10 +38,12 @@ def _tiny(method: str, iterations: int | None) -> RunConfig:
     return RunConfig(method=method, model=model, graph=TINY_GRAPH, train=TINY_TRAINING)
 
 
-LAPTOP: dict[str, int] = {"layers": 2, "heads": 8, "first_heads": 2, "width": 128, "offset_heads": 6, "mlp_ratio": 2}
+LAPTOP: dict[str, int] = {
+    "layers": 2, "heads": 8, "first_heads": 2, "width": 128, "offset_heads": 6, "mlp_ratio": 2, "mlp_depth": 2,
+}  # fmt: skip
 LAPTOP_TRAINING = TrainConfig(
     steps=4000, batch=32, micro_batch=64, lr=2e-3, warmup=100, schedule="linear", final_lr=0.02, beta2=0.98, clip=1.0,
-    ema=0.998, small_nodes=16, small_share=0.7, log_every=50, validate_every=500, checkpoint_every=500,
+    ema=0.998, small_nodes=16, small_share=0.5, log_every=50, validate_every=500, checkpoint_every=500,
 )  # fmt: skip
 
 
@@ -49,7 +51,8 @@ def _stable(graph: GraphConfig, train: TrainConfig, **sizes: Any) -> RunConfig:
     """A local update with everything that makes it quick to learn; see docs/recipe.md."""
     model = ModelConfig(
         positions="nope", dropout=0.0, pin_static=True, mlp="gated", relative_bias=True, value_init="characters",
-        lookup=True, sharpen="log-n", focus=True, **sizes,
+        lookup=True, partial=True, first_mlp=False, sharpen="log-n", temperature=0.5,
+        focus=True, **sizes,
     )  # fmt: skip
     return RunConfig(method="stable", graph=graph, model=model, train=train)
 
@@ -72,12 +75,18 @@ PRESETS: dict[str, RunConfig] = {
     "tiny-continuous": _tiny("continuous", None),
     "tiny-discrete": _tiny("discrete", None),
     "tiny-corrected": _tiny("corrected", None),
-    "tiny-stable": _stable(TINY_GRAPH, TINY_TRAINING, layers=2, heads=4, width=32, offset_heads=3, mlp_ratio=2),
+    "tiny-stable": _stable(
+        TINY_GRAPH, TINY_TRAINING, layers=2, heads=4, width=32, offset_heads=3, mlp_ratio=2, mlp_depth=2
+    ),
     "laptop-add": _stable(PAPER_GRAPH, LAPTOP_TRAINING, **LAPTOP),
     "laptop-all": replace(
         _stable(DENSE_GRAPH, LAPTOP_TRAINING, **LAPTOP | {"width": 192, "heads": 6, "mlp_depth": 4}),
         task=TaskConfig.named("all"),
-        train=replace(LAPTOP_TRAINING, steps=12_000),
+        train=replace(LAPTOP_TRAINING, steps=5000, small_share=0.1),
+    ),
+    "laptop-add-1024": replace(
+        _stable(PAPER_GRAPH, replace(LAPTOP_TRAINING, steps=6000), **LAPTOP),
+        task=TaskConfig.named("add", names=1024),
     ),
 }
 

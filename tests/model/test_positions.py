@@ -125,6 +125,27 @@ def test_gradients_reach_every_parameter(name):
         assert parameter.grad.abs().sum() > 0 or "project.bias" in parameter_name, parameter_name
 
 
+def test_what_training_reads_aside_reaches_every_parameter_it_should():
+    torch.manual_seed(1)
+    settings = {"lookup": True, "partial": True, "mlp_depth": 4, "first_mlp": False}
+    model = Transformer(ModelConfig(positions="nope", **CONFIG, **settings), Vocabulary(task=TaskConfig()))
+    symbols = {key: torch.randint(0, 2, (2, 9)) for key in model.embeddings}
+    asides: dict[str, torch.Tensor] = {}
+    model.block(model.embed(symbols), asides=asides)
+    assert not any(name.startswith("layers.0.mlp") for name, _ in model.named_parameters())
+    touched = {}
+    for name in ("lookup", "partial"):
+        model.zero_grad()
+        getattr(model, name)(asides[name]).square().sum().backward(retain_graph=True)
+        touched[name] = {part for part, parameter in model.named_parameters() if parameter.grad is not None}
+    assert not any(part.startswith("layers.1") for part in touched["lookup"])
+    assert {f"layers.1.more_mlps.{number}.1.into.weight" for number in range(3)}.isdisjoint(touched["lookup"])
+    reached = [
+        any(part.startswith(f"layers.1.more_mlps.{number}") for part in touched["partial"]) for number in range(3)
+    ]
+    assert reached == [True, False, False]  # two of four MLPs: the layer's own, and the first of the others
+
+
 @pytest.mark.parametrize("block", [3, 128])
 def test_a_relative_bias_adds_a_number_for_each_distance(block, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", block)

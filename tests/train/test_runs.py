@@ -272,7 +272,7 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
         (["train", "--preset", "tiny-discrete", "--lr", "nan"], "lr in the training must be of type float, got nan"),
         (["train", "--preset", "tiny-discrete", "--minutes", "-1"], "minutes must not be negative"),
         (["train", "--preset", "tiny-discrete", "--output", "bad.json"], "the run folder bad.json is a file"),
-        (["train", "--preset", "tiny-feedforward", "--lookup"], "lookup must be off"),
+        (["train", "--preset", "tiny-feedforward", "--lookup"], "lookup and partial must be off"),
         (["train", "--preset", "tiny-cot", "--value-init", "characters"], "value_init must be random"),
         (
             ["train", "--preset", "tiny-discrete", "--positions", "abpe", "--max-positions", "40"],

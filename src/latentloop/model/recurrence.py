@@ -13,7 +13,7 @@ from torch import Tensor
 
 from latentloop.methods import Method
 from latentloop.model.attention import Watch
-from latentloop.model.transformer import Transformer
+from latentloop.model.transformer import Asides, Transformer
 from latentloop.tokens.batch import Batch
 from latentloop.tokens.vocabulary import SYNTAX
 
@@ -76,8 +76,8 @@ class Step:
     logits: Logits
     """By factor."""
     hidden: Float[Tensor, "batch query width"]
-    looked_up: Float[Tensor, "batch pos value"] | None
-    """Logits of the first layer's look-up, where the model has that read-out and is training."""
+    asides: dict[str, Tensor]
+    """Logits [batch, pos, value] of the read-outs that only training uses, where the model has them and is training."""
 
 
 def unroll(
@@ -90,12 +90,15 @@ def unroll(
     hidden = model.embed(problem.factors()) if hidden is None else hidden
     chosen = problem.places() if model.config.focus else None
     while True:
-        first: list[Tensor] = []
-        hidden = model.block(hidden, watch=watch, first=first, chosen=chosen)
+        seen: Asides = {}
+        hidden = model.block(hidden, watch=watch, asides=seen, chosen=chosen)
         logits = model.read(hidden)
+        asides = {name: getattr(model, name)(seen[name]) for name in model.config.asides if model.training}
         if chosen is not None:
-            logits = {name: _spread(scores, chosen, problem.value.shape[1]) for name, scores in logits.items()}
-        looked_up = model.lookup(first[0]) if model.config.lookup and model.training else None
-        yield Step(logits=logits, hidden=hidden, looked_up=looked_up)
+            length = problem.value.shape[1]
+            logits = {name: _spread(scores, chosen, length) for name, scores in logits.items()}
+            if "partial" in asides:
+                asides["partial"] = _spread(asides["partial"], chosen, length)
+        yield Step(logits=logits, hidden=hidden, asides=asides)
         if method.carries == "state":
             hidden = model.embed(discretise(logits, problem, pin_static=model.config.pin_static).factors())

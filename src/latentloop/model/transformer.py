@@ -30,6 +30,9 @@ def _relu_mlp(width: int, hidden: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, width))
 
 
+Asides = dict[str, Tensor]
+"""What a read-out that only training uses looks at, by its name: ``lookup`` or ``partial``."""
+
 _MLPS = {"relu": _relu_mlp, "gated": GatedMLP}
 
 
@@ -38,9 +41,12 @@ class Layer(nn.Module):
 
     def __init__(self, config: ModelConfig, number: int) -> None:
         super().__init__()
-        self.attention_norm, self.mlp_norm = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
+        self.attention_norm = nn.LayerNorm(config.width)
         self.attention = Attention(config, number)
-        self.mlp = _MLPS[config.mlp](config.width, config.mlp_ratio * config.width)
+        self.mlp = None
+        if number > 0 or config.first_mlp:
+            self.mlp_norm = nn.LayerNorm(config.width)
+            self.mlp = _MLPS[config.mlp](config.width, config.mlp_ratio * config.width)
         self.dropout = nn.Dropout(config.dropout)
         more = config.mlp_depth - 1 if number == config.layers - 1 else 0
         self.more_mlps = nn.ModuleList(
@@ -48,26 +54,42 @@ class Layer(nn.Module):
             for _ in range(more)
         )
 
-    def forward(self, x: Tensor, positions: Positions, places: Tensor, layer: int, **attention) -> Tensor:
+    def forward(
+        self, x: Tensor, positions: Positions, places: Tensor, layer: int, *, asides: Asides | None = None, **attention
+    ) -> Tensor:
         """Apply the layer; ``attention`` is passed on (mask, cache, watch)."""
         added = self.attention(self.attention_norm(x), positions, places, layer, **attention)
-        return self._think(x, added, attention.get("watch"))
+        return self._think(x, added, attention.get("watch"), asides)
 
-    def at(self, x: Tensor, chosen: Tensor, positions: Positions, places: Tensor, watch: Watch | None) -> Tensor:
+    def at(
+        self,
+        x: Tensor,
+        chosen: Tensor,
+        positions: Positions,
+        places: Tensor,
+        watch: Watch | None,
+        asides: Asides | None = None,
+    ) -> Tensor:
         """Apply the layer at some positions only."""
         added = self.attention.at(self.attention_norm(x), chosen, positions, places, watch=watch)
-        return self._think(take(x, chosen), added, watch)
+        return self._think(take(x, chosen), added, watch, asides)
 
-    def _think(self, x: Tensor, added: Tensor, watch: Watch | None) -> Tensor:
+    def _think(self, x: Tensor, added: Tensor, watch: Watch | None, asides: Asides | None) -> Tensor:
         """Add what attention found, and what the MLPs make of it."""
         middle = x + self.dropout(added)
-        post = self.mlp(self.mlp_norm(middle))
         if watch is not None:
             watch("resid_pre", x)
             watch("resid_mid", middle)
+        if self.mlp is None:
+            return middle
+        post = self.mlp(self.mlp_norm(middle))
+        if watch is not None:
             watch("mlp_post", post)
         x = middle + self.dropout(post)
-        for mlp in self.more_mlps:
+        halfway = (1 + len(self.more_mlps)) // 2
+        for number, mlp in enumerate(self.more_mlps, 1):
+            if asides is not None and number == halfway:
+                asides["partial"] = x
             x = x + self.dropout(mlp(x))
         return x
 
@@ -86,8 +108,8 @@ class Transformer(nn.Module):
         self.layers = nn.ModuleList(Layer(config, number) for number in range(config.layers))
         self.norm = nn.LayerNorm(config.width)
         self.apply(_initialise)
-        if config.lookup:
-            self.lookup = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, sizes["value"]))
+        for name in config.asides:
+            setattr(self, name, nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, sizes["value"])))
         if config.value_init == "characters":
             start_from_characters(self.embeddings["value"], vocabulary.task.modulus)
 
@@ -104,23 +126,23 @@ class Transformer(nn.Module):
         visible: Bool[Tensor, "batch 1 pos key"] | None = None,
         caches: list[Cache] | None = None,
         watch: Watch | None = None,
-        first: list[Tensor] | None = None,
+        asides: Asides | None = None,
         chosen: Int[Tensor, "batch query"] | None = None,
     ) -> Float[Tensor, "batch query width"]:
         """Apply all layers once, and the final LayerNorm.
 
-        What leaves the first layer is added to ``first``; the last layer works only at ``chosen`` positions, if given.
+        What read-outs for training look at is put into ``asides``; the last layer works only at ``chosen`` positions, if given.
         """
         places = _places(x) if places is None else places
         for number, layer in enumerate(self.layers):
             named = None if watch is None else _prefixed(watch, number)
             cache = None if caches is None else caches[number]
             if chosen is not None and number == len(self.layers) - 1:
-                x = layer.at(x, chosen, self.positions, places, named)  # pyrefly: ignore
+                x = layer.at(x, chosen, self.positions, places, named, asides)  # pyrefly: ignore
             else:
-                x = layer(x, self.positions, places, number, visible=visible, cache=cache, watch=named)
-            if number == 0 and first is not None:
-                first.append(x)
+                x = layer(x, self.positions, places, number, asides=asides, visible=visible, cache=cache, watch=named)
+            if number == 0 and asides is not None:
+                asides["lookup"] = x
         return self.norm(x)
 
     def read(self, x: Float[Tensor, "*batch width"]) -> dict[str, Float[Tensor, "*batch symbol"]]:

@@ -78,7 +78,7 @@ def train(
     clock, vocabulary, method = time.monotonic(), Vocabulary(task=run.task), lookup(run.method)
     model = build_model(run)
     inner = make_optimizer(model, run.train)
-    learner, optimizer = fabric.setup(Learner(model, method, run.train.lookup_weight), inner)
+    learner, optimizer = fabric.setup(Learner(model, method, run.train), inner)
     mean = RunningMean(model, run.train.ema) if run.train.ema else None
     if run.train.compile:  # after the copy for the mean, which would else run on the weights of this one
         model.block = torch.compile(model.block, dynamic=True)  # pyrefly: ignore
@@ -169,7 +169,7 @@ class _Keeper:
         best = False
         if step % self.run.train.validate_every == 0 or step == self.run.train.steps:
             used = self.mean.model if self.mean is not None else self.model
-            found = validate(Learner(used, lookup(self.run.method)), self.lesson, device)
+            found = validate(Learner(used, lookup(self.run.method), self.run.train), self.lesson, device)
             self.log.write("validation", step, found)
             best = self.metrics["best_loss"] is None or found["loss"] < self.metrics["best_loss"]
             self.metrics |= {"validation": found} | ({"best_loss": found["loss"]} if best else {})

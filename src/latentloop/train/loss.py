@@ -1,10 +1,13 @@
 """The losses: one for all latent methods, one for chain of thought. Sums are divided by totals given from outside."""
 
+from collections.abc import Mapping
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from latentloop.config import TrainConfig
 from latentloop.methods import Method
 from latentloop.model.generate import forward_trajectories
 from latentloop.model.recurrence import unroll
@@ -17,14 +20,16 @@ FAN_INS = ("leaf", "one", "two", "three")
 class Learner(nn.Module):
     """A model with its loss, so that strategies for many devices see one forward pass."""
 
-    def __init__(self, model: Transformer, method: Method, lookup_weight: float = 1.0) -> None:
+    def __init__(self, model: Transformer, method: Method, train: TrainConfig | None = None) -> None:
         super().__init__()
-        self.model, self.method, self.lookup_weight = model, method, lookup_weight
+        train = train or TrainConfig()
+        self.model, self.method = model, method
+        self.weights = {"lookup": train.lookup_weight, "partial": train.partial_weight}
 
     def forward(self, sealed: "Sealed") -> tuple[Float[Tensor, ""], Counts]:
         """Give the loss of some rows, as their share of the whole, and counts of what came out right."""
         if isinstance(sealed.lesson, Lesson):
-            return latent_loss(self.model, sealed.lesson, self.method, sealed.totals, self.lookup_weight)
+            return latent_loss(self.model, sealed.lesson, self.method, sealed.totals, self.weights)
         return trajectory_loss(self.model, sealed.lesson, sealed.totals)
 
 
@@ -36,9 +41,9 @@ class Sealed:
 
 
 def latent_loss(
-    model: Transformer, lesson: Lesson, method: Method, totals: Counts, lookup_weight: float = 1.0
+    model: Transformer, lesson: Lesson, method: Method, totals: Counts, weights: Mapping[str, float] | None = None
 ) -> tuple[Float[Tensor, ""], Counts]:
-    """Add the cross-entropies of all four factors, each divided by its total.
+    """Add the cross-entropies of all four factors and of what is read aside, each divided by its total.
 
     Counts tell how many values came out right that an iteration is the first to know, by number of parents.
     """
@@ -55,13 +60,12 @@ def latent_loss(
             where, target = (counted, wanted) if value else (lesson.mask, lesson.start.factors()[factor])
             summed = F.cross_entropy(scores[where].float(), target[where], reduction="sum")
             loss = loss + summed / totals["value" if value else "static"]
-        if step.looked_up is not None:
-            held = lesson.looked_up[iteration - first]
+        for name, scores in step.asides.items():
+            held = lesson.asides[name][iteration - first]
             where = held >= 0
-            summed = F.cross_entropy(step.looked_up[where].float(), held[where], reduction="sum")
-            loss = loss + lookup_weight * summed / totals["lookup"]
-            found = (step.looked_up.argmax(-1) == held).sum()
-            add_counts(counts, {"right/lookup": found, "all/lookup": where.sum()})
+            summed = F.cross_entropy(scores[where].float(), held[where], reduction="sum")
+            loss = loss + (weights or {}).get(name, 1.0) * summed / totals[name]
+            add_counts(counts, {f"right/{name}": (scores.argmax(-1) == held).sum(), f"all/{name}": where.sum()})
         right = logits["value"].argmax(-1) == wanted
         for number, name in enumerate(FAN_INS, 1):
             new = {f"right/{name}": (right & (fresh == number)).sum(), f"all/{name}": (fresh == number).sum()}

@@ -13,9 +13,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from latentloop.config import RunConfig
+from latentloop.config import OPERATIONS, ModelConfig, RunConfig
 from latentloop.methods import method as lookup
 from latentloop.model.recurrence import State
+from latentloop.task.arithmetic import table
 from latentloop.task.graph import Problems
 from latentloop.task.oracle import solve, step
 from latentloop.tokens.batch import Batch
@@ -43,16 +44,17 @@ class Lesson:
     """Which positions are tokens, not padding."""
     fresh: Int[Tensor, "supervised row pos"]
     """Right-hand sides that an iteration is the first to know: one more than their number of parents; 0 elsewhere."""
-    looked_up: Int[Tensor, "supervised row pos"]
-    """Value symbols that variables on left-hand sides stand for before each of these iterations; -1 elsewhere."""
+    asides: dict[str, Tensor]
+    """Value symbols [supervised, row, pos] for what is read aside, -1 where nothing is: ``lookup``, what variables on
+    left-hand sides stand for before each of these iterations; ``partial``, what the first two operands give."""
 
     def __len__(self) -> int:
         return len(self.mask)
 
     def totals(self) -> Counts:
         """Count what the loss of values, and that of each other factor, is the mean of."""
-        looked_up = (self.looked_up >= 0).sum()
-        return {"static": self.mask.sum() * len(self.wanted), "value": self.counted.sum(), "lookup": looked_up}
+        asides = {name: (held >= 0).sum() for name, held in self.asides.items()}
+        return {"static": self.mask.sum() * len(self.wanted), "value": self.counted.sum()} | asides
 
     def rows(self, part: slice) -> "Lesson":
         """Take some rows, no longer than the longest of them."""
@@ -64,14 +66,15 @@ class Lesson:
             counted=self.counted[:, part, :length],
             mask=self.mask[part, :length],
             fresh=self.fresh[:, part, :length],
-            looked_up=self.looked_up[:, part, :length],
+            asides={name: held[:, part, :length] for name, held in self.asides.items()},
         )
 
     def to(self, device: torch.device | str) -> "Lesson":
         """Move to a device."""
         start = State(**{name: numbers.to(device) for name, numbers in self.start.factors().items()})
         tensors = {name: x.to(device) for name, x in vars(self).items() if isinstance(x, Tensor)}
-        return Lesson(start=start, iterations=self.iterations, **tensors)
+        asides = {name: held.to(device) for name, held in self.asides.items()}
+        return Lesson(start=start, iterations=self.iterations, asides=asides, **tensors)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +159,6 @@ def latent_lesson(batch: Batch, run: RunConfig, vocabulary: Vocabulary, generato
     fresh = _at_targets(batch, torch.where(known & ~before, batch.fan_in + 1, 0))
     values = batch.values_at(torch.where(before, batch.answer, -1), vocabulary.empty)
     if method.carries == "hidden":
-        looked_up = torch.full_like(values, -1) if method.supervised == "final" else _looked_up(batch, values)
         return Lesson(
             start=State.of(batch),
             iterations=(run.model.iterations or 1) if method.supervised == "final" else depth,
@@ -164,11 +166,11 @@ def latent_lesson(batch: Batch, run: RunConfig, vocabulary: Vocabulary, generato
             counted=counted,
             mask=batch.mask,
             fresh=fresh,
-            looked_up=looked_up,
+            asides=_asides(batch, values, run.model, vocabulary),
         )
     if method.corrupted:
         values = corrupt(values, batch, after, run.train, vocabulary, generator)
-    return _teacher_forced(batch, values, wanted, counted, fresh)
+    return _teacher_forced(batch, values, wanted, counted, fresh, _asides(batch, values, run.model, vocabulary))
 
 
 def local_lesson(problems: Problems, run: RunConfig, vocabulary: Vocabulary, generator: torch.Generator) -> Lesson:
@@ -180,10 +182,13 @@ def local_lesson(problems: Problems, run: RunConfig, vocabulary: Vocabulary, gen
     values = batch.values_at(torch.from_numpy(states).long(), vocabulary.empty)
     known = _at_targets(batch, torch.where((updated >= 0) & batch.exists, batch.fan_in + 1, 0))
     counted = _at_targets(batch, batch.exists.expand(updated.shape))
-    return _teacher_forced(batch, values, batch.values_at(updated, vocabulary.empty), counted, known)
+    asides = _asides(batch, values, run.model, vocabulary)
+    return _teacher_forced(batch, values, batch.values_at(updated, vocabulary.empty), counted, known, asides)
 
 
-def _teacher_forced(batch: Batch, values: Tensor, wanted: Tensor, counted: Tensor, fresh: Tensor) -> Lesson:
+def _teacher_forced(
+    batch: Batch, values: Tensor, wanted: Tensor, counted: Tensor, fresh: Tensor, asides: dict[str, Tensor]
+) -> Lesson:
     """Make all states [iteration, batch, pos] of each problem rows side by side, each followed by one iteration."""
     times = len(values)
     static = {name: numbers for name, numbers in State.of(batch).factors().items() if name != "value"}
@@ -197,17 +202,42 @@ def _teacher_forced(batch: Batch, values: Tensor, wanted: Tensor, counted: Tenso
         counted=_side_by_side(counted),
         mask=batch.mask.repeat_interleave(times, dim=0),
         fresh=_side_by_side(fresh),
-        looked_up=_side_by_side(_looked_up(batch, values)),
+        asides={name: _side_by_side(held) for name, held in asides.items()},
     )
 
 
-def _looked_up(batch: Batch, values: Int[Tensor, "iteration batch pos"]) -> Int[Tensor, "iteration batch pos"]:
-    """Give, at every variable of a left-hand side, the value symbol that its definition holds."""
+def _asides(
+    batch: Batch, values: Int[Tensor, "iteration batch pos"], model: ModelConfig, vocabulary: Vocabulary
+) -> dict[str, Tensor]:
+    """Give what the model's asides should read in these states."""
     shape = (*values.shape[:1], *batch.operand.shape[:1], -1)
     definition = batch.target.gather(1, batch.parent.flatten(1))
     held = values.gather(-1, definition.expand(shape))
     held = torch.where(batch.operand.flatten(1) > 0, held, -1)  # absent operands write to place 0, which is no variable
-    return torch.full_like(values, -1).scatter(-1, batch.operand.flatten(1).expand(shape), held)
+    blank, found = torch.full_like(values, -1), {}
+    if model.lookup:
+        found["lookup"] = blank.scatter(-1, batch.operand.flatten(1).expand(shape), held)
+    if model.partial:
+        left, right, _ = held.unflatten(-1, batch.operand.shape[1:]).unbind(-1)
+        partial = torch.where(batch.fan_in > 1, _results(vocabulary)[_first_operation(batch), left, right], left)
+        found["partial"] = torch.where(
+            _at_targets(batch, batch.fan_in.expand(partial.shape)) > 0, _at_targets(batch, partial), -1
+        )
+    return found
+
+
+def _first_operation(batch: Batch) -> Int[Tensor, "batch node"]:
+    """Give the symbol between the first two operands, any where there are not two."""
+    return batch.operation.gather(1, (batch.operand[..., 1] - 1).clamp(min=0))
+
+
+def _results(vocabulary: Vocabulary) -> Int[Tensor, "operation left right"]:
+    """Give the value symbol of every operation symbol on every two value symbols; what has an empty operand is empty."""
+    modulus, empty = vocabulary.task.modulus, vocabulary.empty
+    operations = [OPERATIONS.index(operation) for operation in vocabulary.task.operations]
+    symbols = torch.full((vocabulary.size("operation"), empty + 1, empty + 1), empty)
+    symbols[: len(operations), :modulus, :modulus] = torch.from_numpy(table(modulus)[operations, :-1, :-1]).long()
+    return symbols
 
 
 def _known(batch: Batch, iterations: Int[Tensor, "iteration"]) -> Bool[Tensor, "iteration batch node"]:
