@@ -11,6 +11,7 @@ from rich.progress import Progress
 from latentloop import LatentLoop
 from latentloop.config import GraphConfig
 from latentloop.evaluate.generalization import evaluate_sizes
+from latentloop.presets import DEFAULT_MODEL
 from latentloop.report.console import evaluation_table, trace_tables
 from latentloop.report.figures import generalization_figure
 from latentloop.report.graph import save_figure
@@ -18,7 +19,7 @@ from latentloop.task.graph import sample
 from latentloop.task.oracle import solve
 from latentloop.task.splits import drawn_generator
 
-MODEL, SIZES, INSTANCES = "laptop-add", (8, 16, 32, 64, 96, 128), 16
+MODEL, SIZES, INSTANCES = DEFAULT_MODEL, (8, 16, 32, 64, 96, 128), 16
 PICTURE = Path("results") / "generalization.png"
 
 console = Console(highlight=False)

@@ -11,13 +11,14 @@ import pytest
 from latentloop.evaluate.generalization import evaluate_sizes
 from latentloop.evaluate.pretrained import LatentLoop, shipped
 from latentloop.files import read_json
+from latentloop.presets import DEFAULT_MODEL
 
 FOLDER = Path(__file__).parent.parent / "checkpoints"
 NAMES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir() and not path.name.startswith("__"))
 
 
 def test_something_is_shipped():
-    assert "laptop-add" in NAMES
+    assert {"laptop-add", "laptop-add-1024", DEFAULT_MODEL} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -60,3 +61,17 @@ def test_trust_from_the_command_line(tmp_path):
     assert done.returncode == 0, done.stderr
     assert {row["solved"] for row in json.loads(done.stdout)["rows"]} == {1.0}
     assert len(list((tmp_path / "results").iterdir())) == 2
+
+
+def test_the_default_model_is_asked_where_none_is_named(tmp_path):
+    def ask(*words):
+        program = [sys.executable, "-m", "latentloop", *words]
+        return subprocess.run(program, cwd=tmp_path, capture_output=True, text=True)
+
+    done = ask("solve", "3 = x1 ; 4 = x2 ; x1 * x2 - x1 = x3")
+    assert done.stdout.splitlines()[-1] == "laptop-all: fixpoint after 3 iterations, all right (modulo 23)"
+    done = ask("evaluate", "--sizes", "8", "--instances", "4", "--json")
+    assert json.loads(done.stdout)["model"]["sha256"] == LatentLoop.from_pretrained().sha256
+    done = ask("solve", "1 = x1", "--modulus", "7")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert "the model was trained with modulus 23, got 7: leave it out, or choose --oracle" in done.stderr

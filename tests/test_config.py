@@ -47,6 +47,7 @@ def test_unknown_keys_name_the_nearest():
         (lambda: TrainConfig(corruption=2.0), "a share from 0 to 1"),
         (lambda: RunConfig(method="discrete", model=ModelConfig(iterations=3)), "leave them out, got 3"),
         (lambda: RunConfig(method="recurrent"), "needs a fixed number of iterations"),
+        (lambda: RunConfig(train=TrainConfig(small_fan_ins=(4,))), "fan_ins must be numbers of parents"),
         (lambda: RunConfig(graph=GraphConfig(nodes=200)), "200 nodes need as many names"),
         (lambda: ModelConfig.named("deberta"), "expected one such as deberta-T1L8H16D256"),
         (lambda: TaskConfig.named("al"), "did you mean 'all'"),

@@ -314,6 +314,8 @@ class TrainConfig(Config):
     """Weight of the loss of partial results, where the model has that read-out."""
     small_nodes: int | None = None
     """Curriculum: graphs of at most so many nodes come first ..."""
+    small_fan_ins: tuple[int, ...] | None = None
+    """... with these numbers of parents to draw from, if others than later ..."""
     small_share: float = 0.0
     """... for this share of the steps."""
     trajectory: Literal["value", "equation-value", "equation-operands-value"] = "equation-value"
@@ -391,6 +393,7 @@ class RunConfig(Config):
         if self.model.positions == "abpe" and self.model.max_positions < self.longest_sequence:
             room, need = self.model.max_positions, self.longest_sequence
             raise UserError(f"graphs of {self.graph.nodes} nodes need up to {need} positions, got max_positions {room}")
+        GraphConfig(fan_ins=self.train.small_fan_ins)
         if self.graph.nodes > self.task.names:
             raise UserError(f"{self.graph.nodes} nodes need as many names, and there are {self.task.names}")
 

@@ -91,6 +91,10 @@ PRESETS: dict[str, RunConfig] = {
 }
 
 
+DEFAULT_MODEL = "laptop-all"
+"""The shipped checkpoint that is asked where none is named."""
+
+
 def preset(name: str) -> RunConfig:
     """Look up a preset by name."""
     if name not in PRESETS:

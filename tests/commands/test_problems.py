@@ -304,7 +304,7 @@ def test_sigterm_leaves_nothing_half_written(tmp_path):
 
 def test_a_modulus_is_told_to_whoever_solves(run):
     _, text, _ = run("sample", "--modulus", 5, "--nodes", 9)
-    assert text.splitlines()[0] == "# solve with --modulus 5 --names 128"
+    assert text.splitlines()[0] == "# solve with --oracle --modulus 5 --names 128"
     assert "modulo 5" in run("solve", "-", "--oracle", "--modulus", 5, stdin=text)[1]
 
 

@@ -111,6 +111,6 @@ def test_results_become_tables_and_cards():
     assert stress_table(trouble).row_count == 14
     evaluation = json.loads(json.dumps(evaluate_sizes(loop, [8, 10], 3)))
     card = model_card("clockwork", metrics, evaluation, certificate, trouble)
-    assert "| 8 | 100.00 |" in card
+    assert "| 8 | 3 | 100.00 |" in card
     assert "| family chain | 10 | 2 | 100.00 |" in card
     assert isinstance(loop.model, Clockwork)

@@ -20,7 +20,7 @@ from latentloop.tokens.batch import Batch
 from latentloop.tokens.factored import encode, fill_in, read_state
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 from latentloop.train.corruption import corrupt
-from latentloop.train.loop import build_model, validate
+from latentloop.train.loop import build_model, draw_lesson, validate
 from latentloop.train.loss import Learner, Sealed, latent_loss
 from latentloop.train.optimise import make_optimizer
 from latentloop.train.states import draw_states
@@ -300,3 +300,15 @@ def test_first_losses_are_golden(name):
     lesson = make_lesson(problems, run, Vocabulary(task=run.task), torch.Generator().manual_seed(0))
     loss = validate(Learner(build_model(run), method(name)), lesson, torch.device("cpu"))["loss"]
     assert loss == pytest.approx(GOLDEN[name], rel=2e-5)
+
+
+def test_smaller_graphs_and_other_fan_ins_come_first():
+    run = tiny("stable", steps=10, small_nodes=6, small_fan_ins=(1,), small_share=0.3)
+    vocabulary = Vocabulary(task=run.task)
+    for number, most, fan_in in ((0, 6, 1), (2, 6, 1), (3, 10, 3), (9, 10, 3)):
+        lesson = draw_lesson(run, number, vocabulary, 0)
+        assert lesson.fresh.max() <= fan_in + 1
+        assert lesson.start.targets().sum(1).max() <= most
+    lesson = draw_lesson(run, 3, vocabulary, 0)
+    assert lesson.fresh.max() == 4
+    assert lesson.start.targets().sum(1).max() > 6

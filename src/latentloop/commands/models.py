@@ -14,7 +14,7 @@ from latentloop.errors import UserError
 from latentloop.evaluate.generalization import Rule, effective_rule, evaluate_sizes, evaluation_paths, write_evaluation
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.files import check_writable, read_json
-from latentloop.presets import PRESETS, preset
+from latentloop.presets import DEFAULT_MODEL, PRESETS, preset
 from latentloop.report.console import evaluation_table, presets_table, trace_tables
 from latentloop.task.graph import Problems
 from latentloop.task.oracle import solve as solve_problems
@@ -115,7 +115,7 @@ def train_from(base: RunConfig) -> Callable[..., None]:
 
 
 def evaluate(
-    checkpoint: CheckpointName,
+    checkpoint: CheckpointName = DEFAULT_MODEL,
     *,
     sizes: tuple[str, ...] = ("8", "16", "..", "128"),
     instances: int = TEST_INSTANCES,
@@ -181,7 +181,7 @@ def expand_sizes(words: Sequence[str]) -> list[int]:
 
 
 def solve_with_model(
-    checkpoint: str,
+    checkpoint: str | None,
     language: Language,
     problem: str | None,
     *,
@@ -191,10 +191,11 @@ def solve_with_model(
     output: Path | None,
     cap: int | None,
 ) -> None:
-    """Ask a model, and show what it believes beside what the oracle knows."""
+    """Ask a model, the default one if none is named, and show what it believes beside what the oracle knows."""
     if cap is not None and cap < 1:
         raise UserError(f"the cap must be at least 1, got {cap}")
-    loop = LatentLoop.from_pretrained(checkpoint)
+    name = checkpoint or DEFAULT_MODEL
+    loop = LatentLoop.from_pretrained(name)
     task = language.config(loop.run.task)
     if input is not None:
 
@@ -215,4 +216,4 @@ def solve_with_model(
         out.print(table)
     verdict = "all right" if answer.correct else "not all right: wrong values are marked with !"
     unit = "iterations" if loop.method.latent else "tokens"
-    out.print(f"{answer.halt} after {answer.iterations} {unit}: {verdict} (modulo {problems.modulus})")
+    out.print(f"{name}: {answer.halt} after {answer.iterations} {unit}, {verdict} (modulo {problems.modulus})")

@@ -43,7 +43,8 @@ class Language:
         for name, wanted in (*given.items(), *([("operations", asked.operations)] if self.task else [])):
             if getattr(model, name) != wanted:
                 raise UserError(
-                    f"the checkpoint was trained with {name} {getattr(model, name)}, got {wanted}: leave it out"
+                    f"the model was trained with {name} {getattr(model, name)}, got {wanted}: "
+                    "leave it out, or choose --oracle or another --checkpoint"
                 )
         return model
 
@@ -96,7 +97,7 @@ def sample(drawing: Drawing, *, json: Json = False) -> None:
         print_json({**record, "task": task.to_dict(), "graph": drawing.graph().to_dict(), "seed": drawing.seed})
         return
     if (task.modulus, task.names) != (TaskConfig.modulus, TaskConfig.names):
-        print(f"# solve with --modulus {task.modulus} --names {task.names}")  # noqa: T201
+        print(f"# solve with --oracle --modulus {task.modulus} --names {task.names}")  # noqa: T201
     depths, equations = solve_problems(problems).depths[0].tolist(), to_text(problems).split(" ; ")
     for depth in sorted(set(depths)):
         print(" ; ".join(e for e, d in zip(equations, depths, strict=True) if d == depth))  # noqa: T201
@@ -120,7 +121,7 @@ def solve(
         problem: Equations such as "20 = x7 ; 2 = x42 ; x7 + x42 = x23", or a file of them, or - for standard input
             (the default).
         language: What problems may say.
-        checkpoint: A shipped name, a checkpoint, a run folder or a hub id: the model to ask.
+        checkpoint: A shipped name, a checkpoint, a run folder or a hub id: the model to ask. Default: laptop-all.
         oracle: Compute the true values instead.
         trace: Show the values after every iteration.
         json: Print one JSON document on standard output, and nothing else there.
@@ -134,9 +135,7 @@ def solve(
         raise UserError("--output goes with --input: a single answer is printed, redirect it")
     if oracle and checkpoint is not None:
         raise UserError("--oracle and --checkpoint are two ways to solve: choose one")
-    if not oracle and checkpoint is None:
-        errors.print("no model was asked (--checkpoint): these are the oracle's values")
-    if checkpoint is not None:
+    if not oracle:
         from latentloop.commands.models import solve_with_model
 
         solve_with_model(checkpoint, language, problem, trace=trace, json=json, input=input, output=output, cap=cap)

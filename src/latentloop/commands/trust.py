@@ -12,12 +12,13 @@ from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.stress import scenarios
 from latentloop.evaluate.stress import stress as stress_model
 from latentloop.files import write_json
+from latentloop.presets import DEFAULT_MODEL
 from latentloop.provenance import provenance
 from latentloop.report.console import certificate_table, stress_table
 
 
 def certify(
-    checkpoint: CheckpointName,
+    checkpoint: CheckpointName = DEFAULT_MODEL,
     *,
     sizes: tuple[int, ...] = (32, 128),
     output: Path | None = None,
@@ -50,7 +51,7 @@ def certify(
 
 
 def stress(
-    checkpoint: CheckpointName,
+    checkpoint: CheckpointName = DEFAULT_MODEL,
     *,
     nodes: int = 128,
     instances: int = 64,

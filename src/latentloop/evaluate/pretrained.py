@@ -15,6 +15,7 @@ from latentloop.evaluate.think import Halt, Thought, default_cap, think
 from latentloop.evaluate.trajectories import write_trajectories
 from latentloop.methods import method as lookup
 from latentloop.model.transformer import Transformer
+from latentloop.presets import DEFAULT_MODEL
 from latentloop.task.graph import EMPTY, Problems
 from latentloop.task.oracle import solve
 from latentloop.task.text import parse
@@ -76,7 +77,7 @@ class LatentLoop(
             raise UserError(f"cannot use the device {device!r}: {str(error).splitlines()[0]}") from error
 
     @classmethod
-    def from_pretrained(cls, name: str | Path, **hub: Any) -> "LatentLoop":  # pyrefly: ignore
+    def from_pretrained(cls, name: str | Path = DEFAULT_MODEL, **hub: Any) -> "LatentLoop":  # pyrefly: ignore
         """Load a shipped checkpoint by name, a checkpoint folder, the best of a run folder, or a repository of the hub."""
         folder = shipped(str(name)) or Path(name)
         if folder.exists():

@@ -64,12 +64,12 @@ def model_card(
         depth=config["graph"]["depth_limit"],
         sha256=model["sha256"],
     )
-    instances = evaluation["settings"]["instances"]
     parts = [
-        f"Published test problems of any depth, {instances:,} a size, halting at the fixed point:\n",
+        "Published test problems of any depth, halting at the fixed point:\n",
         _table(
             (
                 "nodes",
+                "problems",
                 "fully solved %",
                 "95 % interval",
                 "values right %",
@@ -97,7 +97,7 @@ def _evaluated(row: dict[str, Any]) -> Sequence[Any]:
     interval = f"{100 * row['solved_low']:.2f} .. {100 * row['solved_high']:.2f}"
     counts = (round(row[key] * row["problems"]) for key in ("false_halts", "cycles"))
     shares = f"{100 * row['solved']:.2f}", interval, f"{100 * row['nodes_right']:.3f}"
-    return row["nodes"], *shares, f"{row['iterations_by_depth']:.2f}", *counts
+    return row["nodes"], row["problems"], *shares, f"{row['iterations_by_depth']:.2f}", *counts
 
 
 def _certified(size: dict[str, Any]) -> Sequence[Any]:

@@ -1,6 +1,6 @@
 """Figures, drawn from stored results: nothing is computed here."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -29,4 +29,28 @@ def generalization_figure(documents: Mapping[str, dict[str, Any]]) -> Figure:
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="lower right" if len(documents) < 4 else "best", frameon=False, fontsize=9, title="95 % intervals")
+    return figure
+
+
+def ablation_figure(results: Mapping[str, Sequence[dict[str, Any]]], base: str) -> Figure:
+    """Draw learning curves, a panel for each choice: its runs in colour over those of the base in grey."""
+    names = [name for name in results if name != base]
+    columns = 4
+    rows = max(1, -(-len(names) // columns))
+    figure = Figure(figsize=(11, 1.9 * rows + 0.5), layout="constrained")
+    panels = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
+    for axes, name in zip(panels, names, strict=False):
+        for runs, colour, width in ((results[base], "#b8b8b8", 1.0), (results[name], "#c2452d", 1.3)):
+            for run in runs:
+                seconds = [row["seconds"] for row in run["curve"]]
+                shares = [100 * row.get("right_three", 0.0) for row in run["curve"]]
+                axes.plot(seconds, shares, color=colour, linewidth=width)
+        axes.set_title(name, fontsize=10)
+        axes.set_ylim(0, 103)
+        axes.grid(color="#e4e4e4", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[len(names) :]:
+        axes.set_axis_off()
+    figure.supxlabel("seconds on one core", fontsize=10)
+    figure.supylabel("equations of three operands right, %", fontsize=10)
     return figure

@@ -191,12 +191,13 @@ def draw_lesson(run: RunConfig, step: int, vocabulary: Vocabulary, rank: int) ->
 
 
 def _graph_of(run: RunConfig, step: int) -> GraphConfig:
-    """Give the graphs of a step: smaller ones come first."""
-    small = run.train.small_nodes
-    if small is None or step >= run.train.small_share * run.train.steps or small >= run.graph.nodes:
-        return run.graph
-    lowest = None if run.graph.min_nodes is None else min(run.graph.min_nodes, small)
-    return replace(run.graph, nodes=small, min_nodes=lowest)
+    """Give the graphs of a step: smaller ones, or ones with other fan-ins, come first."""
+    train, graph = run.train, run.graph
+    if step >= train.small_share * train.steps:
+        return graph
+    nodes = min(train.small_nodes or graph.nodes, graph.nodes)
+    lowest = None if graph.min_nodes is None else min(graph.min_nodes, nodes)
+    return replace(graph, nodes=nodes, min_nodes=lowest, fan_ins=train.small_fan_ins or graph.fan_ins)
 
 
 def backward(fabric: Fabric, learner: Any, lesson: Lesson | TrajectoryLesson, rows: int) -> tuple[torch.Tensor, Counts]:
