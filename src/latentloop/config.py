@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import Field, asdict, dataclass, fields
+from dataclasses import Field, asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from latentloop.errors import UserError, nearest
@@ -228,8 +228,10 @@ class ModelConfig(Config):
             raise UserError("focus needs pin_static, and an encoding other than deberta")
         if self.partial and self.mlp_depth < 2:
             raise UserError(f"partial needs an mlp_depth of at least 2, got {self.mlp_depth}")
-        if not self.first_mlp and self.layers == 1:
+        if self.layers == 1 and not self.first_mlp:
             raise UserError("first_mlp can be off only where there is a second layer: raise layers")
+        if self.layers == 1 and self.lookup and self.focus:
+            raise UserError("lookup is read after the first layer and focus acts on the last: raise layers")
         for name in ("temperature", "rope_base"):
             if getattr(self, name) <= 0:
                 raise UserError(f"{name} must be more than 0, got {getattr(self, name)}")
@@ -393,9 +395,20 @@ class RunConfig(Config):
         if self.model.positions == "abpe" and self.model.max_positions < self.longest_sequence:
             room, need = self.model.max_positions, self.longest_sequence
             raise UserError(f"graphs of {self.graph.nodes} nodes need up to {need} positions, got max_positions {room}")
-        GraphConfig(fan_ins=self.train.small_fan_ins)
+        try:
+            _ = self.small_graph
+        except UserError as error:
+            raise UserError(f"small_nodes and small_fan_ins must give graphs that can be drawn: {error}") from error
         if self.graph.nodes > self.task.names:
             raise UserError(f"{self.graph.nodes} nodes need as many names, and there are {self.task.names}")
+
+    @property
+    def small_graph(self) -> GraphConfig:
+        """The graphs that come first: smaller ones, or ones with other fan-ins."""
+        small, graph = self.train.small_nodes, self.graph
+        nodes = graph.nodes if small is None else min(small, graph.nodes)
+        lowest = None if graph.min_nodes is None else min(graph.min_nodes, nodes)
+        return replace(graph, nodes=nodes, min_nodes=lowest, fan_ins=self.train.small_fan_ins or graph.fan_ins)
 
     @property
     def longest_sequence(self) -> int:

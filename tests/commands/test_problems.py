@@ -115,7 +115,7 @@ def test_batches_answer_in_order_and_one_bad_line_does_not_stop_the_rest(run, tm
     questions.write_text("\n".join(lines))
     code, out, err = run("solve", "--oracle", "--input", questions, "--output", answers)
     assert (code, out) == (0, "")
-    assert "answered 2 of 6" in err
+    assert "the oracle answered 2 of 6" in err
     given = [json.loads(line) for line in answers.read_text().splitlines()]
     assert given[0] == {"id": "a", "values": {"x7": 20, "x42": 2, "x23": 22}}
     assert given[-1] == {"id": 4, "values": {"x5": 1}}

@@ -139,7 +139,6 @@ def test_what_training_reads_aside_reaches_every_parameter_it_should():
         getattr(model, name)(asides[name]).square().sum().backward(retain_graph=True)
         touched[name] = {part for part, parameter in model.named_parameters() if parameter.grad is not None}
     assert not any(part.startswith("layers.1") for part in touched["lookup"])
-    assert {f"layers.1.more_mlps.{number}.1.into.weight" for number in range(3)}.isdisjoint(touched["lookup"])
     reached = [
         any(part.startswith(f"layers.1.more_mlps.{number}") for part in touched["partial"]) for number in range(3)
     ]

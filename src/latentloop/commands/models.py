@@ -194,7 +194,7 @@ def solve_with_model(
     """Ask a model, the default one if none is named, and show what it believes beside what the oracle knows."""
     if cap is not None and cap < 1:
         raise UserError(f"the cap must be at least 1, got {cap}")
-    name = checkpoint or DEFAULT_MODEL
+    name = DEFAULT_MODEL if checkpoint is None else checkpoint
     loop = LatentLoop.from_pretrained(name)
     task = language.config(loop.run.task)
     if input is not None:
@@ -202,7 +202,7 @@ def solve_with_model(
         def solver(problems: Problems) -> list[dict[str, Any]]:
             return [answer.to_dict() for answer in loop.solve_problems(problems, cap=cap)]
 
-        solve_many(input, output, task, solver)
+        solve_many(input, output, task, solver, name)
         return
     problems = parse(problem_text(problem), task)
     answer = loop.solve_problems(problems, cap=cap)[0]

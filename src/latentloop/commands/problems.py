@@ -169,7 +169,7 @@ def _solve_with_oracle(text: str, task: TaskConfig, *, trace: bool, json: bool) 
     out.print(f"all values modulo {problems.modulus}", style="dim")
 
 
-def solve_many(source: Path, target: Path | None, task: TaskConfig, solver: Solver) -> None:
+def solve_many(source: Path, target: Path | None, task: TaskConfig, solver: Solver, name: str = "the oracle") -> None:
     """Answer a file of JSON lines."""
     try:
         lines = nullcontext(sys.stdin.buffer) if str(source) == "-" else source.open("rb")
@@ -182,7 +182,7 @@ def solve_many(source: Path, target: Path | None, task: TaskConfig, solver: Solv
             count += 1
             failed += "error" in answer
     note = f"; {failed} could not be read, see their 'error'" if failed else ""
-    errors.print(f"answered {count - failed} of {count} problems{note}")
+    errors.print(f"{name} answered {count - failed} of {count} problems{note}")
 
 
 def dataset(drawing: Drawing, *, output: Path, count: int = 1024) -> None:

@@ -86,12 +86,15 @@ class Attention(nn.Module):
             end = min(start + block, length)
             seen = before + end
             part, part_keys = queries[:, :, start:end], keys[:, :, :seen]
-            sharp = 1.0 if sharpness is None else sharpness[..., start:end, :]
+            sharp = None if sharpness is None else sharpness[..., start:end, :]
             relative = positions.relative(part, part_keys, layer, scale)
-            scores = part @ part_keys.mT if relative is None else _add_product(relative, part, part_keys) * sharp
+            scores = part @ part_keys.mT if relative is None else _add_product(relative, part, part_keys)
+            if relative is not None and sharp is not None:
+                scores *= sharp
             if self.bias is not None:
                 near = self.bias.reach(end - start, seen)
-                scores[..., seen - near :] += self.bias(end - start, near) * sharp
+                bias = self.bias(end - start, near)
+                scores[..., seen - near :] += bias if sharp is None else bias * sharp
             elif visible is None:
                 scores.masked_fill_(~_causal(end - start, seen, x.device), -torch.inf)
             if visible is not None:

@@ -42,8 +42,8 @@ def ablation_figure(results: Mapping[str, Sequence[dict[str, Any]]], base: str) 
     for axes, name in zip(panels, names, strict=False):
         for runs, colour, width in ((results[base], "#b8b8b8", 1.0), (results[name], "#c2452d", 1.3)):
             for run in runs:
-                seconds = [row["seconds"] for row in run["curve"]]
-                shares = [100 * row.get("right_three", 0.0) for row in run["curve"]]
+                asked = [row for row in run["curve"] if "right_three" in row]
+                seconds, shares = [row["seconds"] for row in asked], [100 * row["right_three"] for row in asked]
                 axes.plot(seconds, shares, color=colour, linewidth=width)
         axes.set_title(name, fontsize=10)
         axes.set_ylim(0, 103)

@@ -7,7 +7,7 @@ from generators made for that step. So a resumed run goes on bit for bit, and th
 import math
 import signal
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
-from latentloop.config import GraphConfig, RunConfig
+from latentloop.config import RunConfig
 from latentloop.errors import UserError
 from latentloop.files import write_json
 from latentloop.methods import method as lookup
@@ -184,20 +184,11 @@ class _Keeper:
 def draw_lesson(run: RunConfig, step: int, vocabulary: Vocabulary, rank: int) -> Lesson | TrajectoryLesson:
     """Draw a step's whole lesson, the same on every rank, and seed this rank's dropout."""
     rng = train_generator(run.train.seed, step)
-    problems = sample(run.task, _graph_of(run, step), run.train.batch, rng)
+    graph = run.small_graph if step < run.train.small_share * run.train.steps else run.graph
+    problems = sample(run.task, graph, run.train.batch, rng)
     generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
     torch.manual_seed(int(rng.integers(2**62)) + rank)
     return make_lesson(problems, run, vocabulary, generator)
-
-
-def _graph_of(run: RunConfig, step: int) -> GraphConfig:
-    """Give the graphs of a step: smaller ones, or ones with other fan-ins, come first."""
-    train, graph = run.train, run.graph
-    if step >= train.small_share * train.steps:
-        return graph
-    nodes = min(train.small_nodes or graph.nodes, graph.nodes)
-    lowest = None if graph.min_nodes is None else min(graph.min_nodes, nodes)
-    return replace(graph, nodes=nodes, min_nodes=lowest, fan_ins=train.small_fan_ins or graph.fan_ins)
 
 
 def backward(fabric: Fabric, learner: Any, lesson: Lesson | TrajectoryLesson, rows: int) -> tuple[torch.Tensor, Counts]:

@@ -64,7 +64,7 @@ def latent_loss(
             held = lesson.asides[name][iteration - first]
             where = held >= 0
             summed = F.cross_entropy(scores[where].float(), held[where], reduction="sum")
-            loss = loss + (weights or {}).get(name, 1.0) * summed / totals[name]
+            loss = loss + (weights or {}).get(name, 1.0) * summed / totals[name].clamp(min=1)
             add_counts(counts, {f"right/{name}": (scores.argmax(-1) == held).sum(), f"all/{name}": where.sum()})
         right = logits["value"].argmax(-1) == wanted
         for number, name in enumerate(FAN_INS, 1):
