@@ -32,6 +32,7 @@ from latentloop.report.figures import ablation_figure
 from latentloop.report.graph import save_figure
 from latentloop.task.splits import validation_problems
 from latentloop.tokens.vocabulary import Vocabulary
+from latentloop.train.checkpoint import read_checkpoint
 from latentloop.train.loop import backward, build_model, draw_lesson, make_fabric, train, validate
 from latentloop.train.loss import Learner
 from latentloop.train.optimise import RunningMean, make_optimizer
@@ -48,22 +49,23 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
     "no skewed states": {"train": {"skew": 0.0}},
     "no look-up read-out": {"model": {"lookup": False}},
     "no partial read-out": {"model": {"partial": False}},
-    "one MLP, no partial": {"model": {"partial": False, "mlp_depth": 1}},
     "no offset heads": {"model": {"offset_heads": 0}},
-    "no relative bias": {"model": {"offset_heads": 0, "relative_bias": False}},
     "random value embeddings": {"model": {"value_init": "random"}},
     "ReLU MLPs": {"model": {"mlp": "relu", "mlp_ratio": 3}},
     "8 look-up heads": {"model": {"first_heads": None}},
     "MLP in the first layer": {"model": {"first_mlp": True}},
     "last layer everywhere": {"model": {"focus": False}},
     "no log-n attention": {"model": {"sharpen": "none"}},
-    "temperature 1": {"model": {"temperature": 1.0}},
     "no running mean": {"train": {"ema": 0.0}},
     "constant rate": {"train": {"schedule": "constant"}},
     "fan-in 1 and 2 first": {"train": {"small_fan_ins": (1, 2), "small_share": 0.2}},
     "10 nodes first": {"train": {"small_nodes": 10, "small_share": 0.3}},
+    "temperature 1": {"model": {"temperature": 1.0}},
+    "hard attention": {"model": {"hard": True}},
 }
-"""Each row changes these settings of ``laptop-add`` at 16 nodes; the last two are choices of larger presets, put on."""
+"""Each row changes these settings of ``laptop-add`` at 16 nodes; some put on what larger presets have."""
+AFTERWARDS = ("temperature 1", "hard attention")
+"""Choices that act at inference alone: measured with the weights of everything on."""
 
 
 def run_of(name: str, seed: int) -> RunConfig:
@@ -95,8 +97,8 @@ def seconds_a_step(run: RunConfig, steps: int = 20) -> float:
     return run.train.small_share * early + (1 - run.train.small_share) * late
 
 
-def measure(name: str, seed: int, seconds: float) -> dict[str, Any]:
-    """Train one row from scratch for so many seconds, and measure what came out."""
+def measure(name: str, seed: int, seconds: float) -> list[dict[str, Any]]:
+    """Train one row from scratch for so many seconds, and measure what came out, for choices of inference too."""
     run = run_of(name, seed)
     run = replace(run, train=replace(run.train, steps=max(2, round(seconds / (1.03 * seconds_a_step(run))))))
     with tempfile.TemporaryDirectory() as folder:
@@ -104,23 +106,34 @@ def measure(name: str, seed: int, seconds: float) -> dict[str, Any]:
         if outcome.reason != "done":
             sys.exit(f"{name}, seed {seed}: {outcome.reason} at step {outcome.step}, nothing is kept")
         rows = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
-        loop = LatentLoop.from_pretrained(Path(folder) / "last")
-        solved = {nodes: evaluate_size(loop, nodes, INSTANCES).figures()["solved"] for nodes in SIZES}
-    problems = validation_problems(run.task, run.graph, 256)
-    lesson = make_lesson(problems, run_of(BASE, 0), loop.vocabulary, torch.Generator().manual_seed(0))
+        checkpoint = read_checkpoint((Path(folder) / "last").resolve())
     curve = [row for row in rows if row["kind"] == "train"]
     keys = ("step", "seconds", "loss", "right_lookup", "right_partial", "right_two", "right_three")
-    return {
-        "choice": name,
+    shared = {
         "seed": seed,
-        "asked": asked_of(name, seed, seconds),
         "steps": outcome.step,
         "seconds": curve[-1]["seconds"],
-        "validation": validate(Learner(loop.model, loop.method), lesson, torch.device("cpu")),
-        "solved": solved,
         "curve": [{key: row[key] for key in keys if key in row} for row in curve],
-        "config": run.to_dict(),
         "provenance": provenance() | {"threads": torch.get_num_threads()},
+    }
+    found = []
+    for choice in (name, *(AFTERWARDS if name == BASE else ())):
+        used = replace(run_of(choice, seed), train=run.train)
+        loop = LatentLoop(replace(checkpoint, run=used))
+        about = {"choice": choice, "asked": asked_of(choice, seed, seconds), "config": used.to_dict()}
+        found.append(shared | about | _scores(loop))
+    return found
+
+
+def _scores(loop: LatentLoop) -> dict[str, Any]:
+    """Measure a model on what is the same for all rows."""
+    solved = {str(nodes): evaluate_size(loop, nodes, INSTANCES).figures()["solved"] for nodes in SIZES}
+    base = run_of(BASE, 0)
+    problems = validation_problems(base.task, base.graph, 256)
+    lesson = make_lesson(problems, base, loop.vocabulary, torch.Generator().manual_seed(0))
+    return {
+        "solved": solved,
+        "validation": validate(Learner(loop.model, loop.method).eval(), lesson, torch.device("cpu")),
     }
 
 
@@ -153,7 +166,8 @@ def run_missing(seconds: float, jobs: int) -> bool:
         print(f"{name}, seed {seed}: {'done' if done.returncode == 0 else done.stderr[-500:]}", flush=True)
         return done.returncode == 0
 
-    tasks = [(seed, name) for seed in SEEDS for name in CHOICES if stored(name, seed, seconds) is None]
+    tasks = [(seed, name) for seed in SEEDS for name in CHOICES if name not in AFTERWARDS]
+    tasks = [(seed, name) for seed, name in tasks if stored(name, seed, seconds) is None]
     with ThreadPoolExecutor(jobs) as pool:
         return all(list(pool.map(run_one, tasks)))
 
@@ -196,7 +210,8 @@ def draw(seconds: float) -> None:
         lines.append(f"| {' | '.join(figures)} |")
     with writing(ROOT / "docs" / "ablation.md") as file:
         file.write(PAGE.format(rows="\n".join(lines)))
-    save_figure(ablation_figure(results, BASE), ROOT / "docs" / "ablation.png")
+    trained = {name: runs for name, runs in results.items() if name not in AFTERWARDS}
+    save_figure(ablation_figure(trained, BASE), ROOT / "docs" / "ablation.png")
 
 
 PAGE = """# What each choice of the recipe is worth
@@ -207,6 +222,7 @@ in brackets the least and the most. *Seconds to 99 %* is when equations of three
 in training, on the states that the row itself trains on; a dash is never. The loss is that of one update on validation
 problems of 16 nodes, from states of all kinds, the same for all rows. The last columns are the share of 64 published
 problems fully solved, halting at the fixed point; sizes beyond 16 show what a choice does there, and chose nothing.
+Temperature and hard attention act at inference alone: these rows have the weights of *everything on*.
 
 | choice | seeds | steps | seconds to 99 % | validation loss | N = 16 | N = 32 | N = 64 | N = 128 |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -223,7 +239,7 @@ changed choice, one line a seed. Made by `python benchmarks/ablation.py`; result
 def main() -> None:
     """Run what is missing, one row, or draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--one", choices=CHOICES)
+    parser.add_argument("--one", choices=[name for name in CHOICES if name not in AFTERWARDS])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--jobs", type=int, default=2)
@@ -231,7 +247,8 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.one:
         torch.set_num_threads(1)
-        write_json(path_of(asked.one, asked.seed), measure(asked.one, asked.seed, asked.seconds))
+        for result in measure(asked.one, asked.seed, asked.seconds):
+            write_json(path_of(result["choice"], asked.seed), result)
         return
     well = asked.draw or run_missing(asked.seconds, asked.jobs)
     draw(asked.seconds)

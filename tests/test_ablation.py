@@ -36,13 +36,14 @@ def test_a_row_is_measured_once_and_drawn(ablation, tmp_path):
         ablation.draw(1.0)
     for name in (ablation.BASE, "fan-in 1 and 2 first"):
         assert ablation.stored(name, 0, 1.0) is None
-        write_json(ablation.path_of(name, 0), ablation.measure(name, 0, 1.0))
+        for result in ablation.measure(name, 0, 1.0):
+            write_json(ablation.path_of(result["choice"], 0), result)
         assert ablation.stored(name, 0, 1.0)["steps"] > 2
         assert ablation.stored(name, 0, 2.0) is None
     ablation.draw(1.0)
-    first, second = (tmp_path / "docs" / "ablation.md").read_text().splitlines()
-    assert first.startswith("| everything on | 1 | ")
-    assert second.startswith("| fan-in 1 and 2 first | 1 | ")
+    rows = [line.split(" | ")[:2] for line in (tmp_path / "docs" / "ablation.md").read_text().splitlines()]
+    names = [ablation.BASE, "fan-in 1 and 2 first", *ablation.AFTERWARDS]
+    assert rows == [[f"| {name}", "1"] for name in names]
     assert (tmp_path / "docs" / "ablation.png").stat().st_size > 10_000
 
 

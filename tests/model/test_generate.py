@@ -10,21 +10,23 @@ from latentloop.tokens.vocabulary import Vocabulary
 VOCABULARY = Vocabulary(task=TaskConfig(names=8, modulus=5))
 
 
-def make(name, iterations):
+def make(name, iterations, biased):
     torch.manual_seed(0)
     config = ModelConfig(
-        positions=name, iterations=iterations, layers=2, heads=2, width=16, relative_width=8, window=6, max_positions=64
-    )
+        positions=name, iterations=iterations, layers=2, heads=2, width=16, relative_width=8, window=6, max_positions=64,
+        relative_bias=biased,
+    )  # fmt: skip
     model = Transformer(config, VOCABULARY, flat=True).double().eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return model
 
 
+@pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("iterations", [1, 3])
 @pytest.mark.parametrize("name", POSITIONS)
-def test_cached_decoding_equals_computing_everything_again(name, iterations):
-    model = make(name, iterations)
+def test_cached_decoding_equals_computing_everything_again(name, iterations, biased):
+    model = make(name, iterations, biased)
     prompts = torch.randint(0, VOCABULARY.equals, (4, 9))
     lengths = torch.tensor([9, 5, 7, 9])
     cached = generate(model, prompts, lengths, limit=20)

@@ -16,9 +16,9 @@ from latentloop.tokens.vocabulary import Vocabulary
 CONFIG = {"layers": 2, "heads": 2, "width": 16, "relative_width": 12, "window": 5, "max_positions": 32}
 
 
-def make(name):
+def make(name, **more):
     torch.manual_seed(0)
-    config = ModelConfig(positions=name, **CONFIG)
+    config = ModelConfig(positions=name, **CONFIG | more)
     positions = POSITIONS[name](config).double()
     attention = Attention(config).double()
     for parameter in [*positions.parameters(), *attention.parameters()]:
@@ -62,17 +62,25 @@ def naive(name, positions, attention, x, layer):
                     if table is not None:
                         distance = min(i - j, positions.window - 1)
                         score = score + qi @ table[0][distance, part] + kj @ table[1][distance, part]
-                    scores.append(score / math.sqrt((3 if name == "deberta" else 1) * dim))
+                    score = score / math.sqrt((3 if name == "deberta" else 1) * dim)
+                    if attention.bias is not None:
+                        score = score + attention.bias.table[h, min(i - j, attention.config.window - 1)]
+                    scores.append(
+                        score * (math.log(i + 2) / math.log(32) if attention.config.sharpen == "log-n" else 1)
+                    )
                 weights = torch.stack(scores).softmax(0)
                 out[b, i, part] = sum(w * v[b, j, part] for j, w in enumerate(weights))
     return attention.out(out)
 
 
+@pytest.mark.parametrize(
+    "more", [{}, {"relative_bias": True}, {"relative_bias": True, "sharpen": "log-n", "window": 2}]
+)
 @pytest.mark.parametrize("block", [3, 4, 128])
 @pytest.mark.parametrize("name", POSITIONS)
-def test_attention_matches_the_double_loop(name, block, monkeypatch):
+def test_attention_matches_the_double_loop(name, block, more, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", block)
-    positions, attention = make(name)
+    positions, attention = make(name, **more)
     x = torch.randn(2, 11, 16, dtype=torch.float64)
     expected = naive(name, positions, attention, x, 1)
     fast = attention(x, positions, torch.arange(11), 1)
