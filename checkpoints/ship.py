@@ -1,6 +1,6 @@
 """Turn a finished run into a shipped checkpoint: weights, measured scores, and the card that tells them.
 
-python checkpoints/ship.py runs/laptop-add-0 laptop-add [--instances 1024] [--stress 64]
+python checkpoints/ship.py runs/laptop-add-0 laptop-add [--sizes 8 16 32] [--instances 1024] [--stress 64]
 """
 
 import argparse
@@ -28,6 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("name")
+    parser.add_argument("--sizes", type=int, nargs="+", default=TEST_SIZES)
     parser.add_argument("--instances", type=int, default=TEST_INSTANCES)
     parser.add_argument("--stress", type=int, default=64)
     asked = parser.parse_args()
@@ -37,7 +38,7 @@ def main() -> None:
     shutil.rmtree(folder, ignore_errors=True)
     loop.save_pretrained(folder)
 
-    evaluation = evaluate_sizes(loop, TEST_SIZES, asked.instances)
+    evaluation = evaluate_sizes(loop, asked.sizes, asked.instances)
     large = {nodes: min(count, asked.instances) for nodes, count in LARGE.items() if nodes <= loop.run.task.names}
     for nodes, count in large.items():
         more = evaluate_sizes(loop, [nodes], count)

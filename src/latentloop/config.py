@@ -202,9 +202,9 @@ class ModelConfig(Config):
     sharpen: Literal["none", "log-n"] = "none"
     """Multiply scores by log(keys + 1) / log(32), so that attention does not disperse as problems grow."""
     temperature: float = 1.0
-    """Divide scores by this at inference."""
+    """Divide the scores of the first layer, where look-ups are, by this at inference."""
     hard: bool = False
-    """Attend to the best key alone at inference."""
+    """The first layer attends to the best key alone at inference."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

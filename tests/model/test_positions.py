@@ -210,6 +210,15 @@ def test_hard_attention_takes_the_best_key_at_inference_only():
     assert set(seen["pattern"].unique().tolist()) == {0.0, 1.0}
 
 
+def test_only_the_layer_of_look_ups_gets_colder():
+    torch.manual_seed(0)
+    config = ModelConfig(positions="nope", temperature=0.5, hard=True, **CONFIG)
+    later, plain = Attention(config, 1).eval(), Attention(ModelConfig(positions="nope", **CONFIG), 1).eval()
+    plain.load_state_dict(later.state_dict())
+    x, positions = torch.randn(1, 9, 16), POSITIONS["nope"](config)
+    assert torch.equal(later(x, positions, torch.arange(9), 1), plain(x, positions, torch.arange(9), 1))
+
+
 @pytest.mark.parametrize("name", ["abpe", "rope", "nope"])
 def test_a_focused_last_layer_gives_what_the_full_one_gives_there(name):
     torch.manual_seed(1)

@@ -49,7 +49,8 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
-        self.heads = (layer == 0 and config.first_heads) or config.heads
+        self.looks_up = layer == 0
+        self.heads = (self.looks_up and config.first_heads) or config.heads
         self.project = nn.Linear(config.width, 3 * config.width)
         self.out = nn.Linear(config.width, config.width)
         self.config = config
@@ -145,11 +146,11 @@ class Attention(nn.Module):
 
     @property
     def _hard(self) -> bool:
-        return self.config.hard and not self.training
+        return self.config.hard and self.looks_up and not self.training
 
     def _sharpness(self, places: Int[Tensor, "..."]) -> Tensor | None:
         """Give the factor of each query's scores [.., query, 1]: it grows with the keys in sight, and as it gets colder."""
-        factor = 1.0 if self.training else 1 / self.config.temperature
+        factor = 1 / self.config.temperature if self.looks_up and not self.training else 1.0
         if self.config.sharpen == "none" and factor == 1.0:
             return None
         sharp = torch.full(places.shape, factor, device=places.device)
