@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from latentloop.evaluate.generalization import evaluate_sizes
 from latentloop.evaluate.pretrained import LatentLoop, shipped
 from latentloop.files import read_json
-from latentloop.presets import DEFAULT_MODEL
+from latentloop.presets import DEFAULT_MODEL, preset
 
 FOLDER = Path(__file__).parent.parent / "checkpoints"
 NAMES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir() and not path.name.startswith("__"))
@@ -34,6 +35,12 @@ def test_it_reaches_its_recorded_score(name):
     recorded = {row["nodes"]: row["solved"] for row in read_json(FOLDER / name / "evaluation.json")["rows"]}
     for row in evaluate_sizes(LatentLoop.from_pretrained(name), [32, 128], 12)["rows"]:
         assert row["solved"] >= recorded[row["nodes"]] - 0.1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_name_is_the_preset_that_trains_it(name):
+    run = LatentLoop.from_pretrained(name).run
+    assert replace(run, train=replace(run.train, seed=0)) == preset(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
