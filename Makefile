@@ -19,6 +19,7 @@ test: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/generator.py
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/solving.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
