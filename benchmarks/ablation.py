@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,7 @@ from latentloop.report.graph import save_figure
 from latentloop.task.splits import validation_problems
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.checkpoint import read_checkpoint
-from latentloop.train.loop import backward, build_model, draw_lesson, make_fabric, train, validate
+from latentloop.train.loop import build_model, make_fabric, teach, train, validate
 from latentloop.train.loss import Learner
 from latentloop.train.optimise import RunningMean, make_optimizer
 from latentloop.train.targets import make_lesson
@@ -41,6 +42,8 @@ from latentloop.train.targets import make_lesson
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "ablation"
 SEEDS = (0, 1, 2)
+BUDGET, MINUTES = 3000, 5
+"""What a run may cost, in steps of everything on: about so many minutes of one core."""
 SIZES, INSTANCES = (16, 32, 64, 128), 64
 BASE = "everything on"
 CHOICES: dict[str, dict[str, dict[str, Any]]] = {
@@ -77,30 +80,47 @@ def run_of(name: str, seed: int) -> RunConfig:
     return replace(run, train=replace(run.train, seed=seed, log_every=25, validate_every=10**6, checkpoint_every=10**6))
 
 
-def seconds_a_step(run: RunConfig, steps: int = 20) -> float:
-    """Time steps of the first part and of the rest, so that the schedule of a run ends with its time."""
+def step_costs(run: RunConfig, rounds: int = 30) -> tuple[float, float]:
+    """Compare a step in the small first part, and one later on, with a step of everything on, taken in turn."""
+    ours, base = stepper(run), stepper(run_of(BASE, 0))
+
+    def cost(number: int) -> float:
+        return median([ours(number + ahead) / base(ahead) for ahead in range(rounds)][5:])
+
+    late = cost(run.train.steps)
+    return cost(0) if run.train.small_share else late, late
+
+
+def stepper(run: RunConfig) -> Callable[[int], float]:
+    """Make a function that takes a step of a run and gives its seconds."""
     fabric, vocabulary, model = make_fabric(run), Vocabulary(task=run.task), build_model(run)
     learner, optimizer = fabric.setup(Learner(model, method(run.method), run.train), make_optimizer(model, run.train))
     mean = RunningMean(model, run.train.ema)
 
     def timed(number: int) -> float:
         clock = time.perf_counter()
-        backward(fabric, learner, draw_lesson(run, number, vocabulary, 0), run.train.micro_batch)
-        fabric.clip_gradients(learner, optimizer, max_norm=run.train.clip)
-        optimizer.step()
-        optimizer.zero_grad()
+        teach(run, number, vocabulary, fabric, learner, optimizer)
         if run.train.ema:
             mean.update(model, number)
         return time.perf_counter() - clock
 
-    early, late = (median([timed(start + number) for number in range(steps)][4:]) for start in (0, run.train.steps))
-    return run.train.small_share * early + (1 - run.train.small_share) * late
+    return timed
 
 
-def measure(name: str, seed: int, seconds: float) -> list[dict[str, Any]]:
-    """Train one row from scratch for so many seconds, and measure what came out, for choices of inference too."""
+def measure(name: str, seed: int, budget: int) -> list[dict[str, Any]]:
+    """Train one row from scratch for the time of so many steps of everything on, and measure what came out.
+
+    Choices that act at inference alone come with everything on.
+    """
     run = run_of(name, seed)
-    run = replace(run, train=replace(run.train, steps=max(2, round(seconds / (1.03 * seconds_a_step(run))))))
+    early, late = step_costs(run) if name != BASE else (1.0, 1.0)
+    small = run.train.small_share
+    run = replace(run, train=replace(run.train, steps=max(2, round(budget / (small * early + (1 - small) * late)))))
+    cut = small * run.train.steps
+
+    def minutes(step: int) -> float:
+        return (min(step, cut) * early + max(step - cut, 0) * late) * MINUTES / BUDGET
+
     with tempfile.TemporaryDirectory() as folder:
         outcome = train(run, Path(folder), make_fabric(run), resume=False, console=Console(stderr=True))
         if outcome.reason != "done":
@@ -108,19 +128,20 @@ def measure(name: str, seed: int, seconds: float) -> list[dict[str, Any]]:
         rows = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
         checkpoint = read_checkpoint((Path(folder) / "last").resolve())
     curve = [row for row in rows if row["kind"] == "train"]
-    keys = ("step", "seconds", "loss", "right_lookup", "right_partial", "right_two", "right_three")
+    keys = ("step", "loss", "right_lookup", "right_partial", "right_two", "right_three")
     shared = {
         "seed": seed,
         "steps": outcome.step,
+        "step_costs": {"early": early, "late": late},
         "seconds": curve[-1]["seconds"],
-        "curve": [{key: row[key] for key in keys if key in row} for row in curve],
+        "curve": [{"minutes": minutes(row["step"])} | {key: row[key] for key in keys if key in row} for row in curve],
         "provenance": provenance() | {"threads": torch.get_num_threads()},
     }
     found = []
     for choice in (name, *(AFTERWARDS if name == BASE else ())):
         used = replace(run_of(choice, seed), train=run.train)
         loop = LatentLoop(replace(checkpoint, run=used))
-        about = {"choice": choice, "asked": asked_of(choice, seed, seconds), "config": used.to_dict()}
+        about = {"choice": choice, "asked": asked_of(choice, seed, budget), "config": used.to_dict()}
         found.append(shared | about | _scores(loop))
     return found
 
@@ -137,9 +158,9 @@ def _scores(loop: LatentLoop) -> dict[str, Any]:
     }
 
 
-def asked_of(name: str, seed: int, seconds: float) -> dict[str, Any]:
+def asked_of(name: str, seed: int, budget: int) -> dict[str, Any]:
     """Say what a result must have been asked for, to count as one of this row."""
-    return json.loads(json.dumps({"seconds": seconds, "config": run_of(name, seed).to_dict()}))
+    return json.loads(json.dumps({"budget": budget, "config": run_of(name, seed).to_dict()}))
 
 
 def path_of(name: str, seed: int) -> Path:
@@ -147,19 +168,19 @@ def path_of(name: str, seed: int) -> Path:
     return RESULTS / f"{name.lower().replace(' ', '-').replace(',', '')}-{seed}.json"
 
 
-def stored(name: str, seed: int, seconds: float) -> dict[str, Any] | None:
+def stored(name: str, seed: int, budget: int) -> dict[str, Any] | None:
     """Read a row's result, if there is one of these very settings."""
     path = path_of(name, seed)
     found = read_json(path) if path.exists() else {}
-    return found if found.get("asked") == asked_of(name, seed, seconds) else None
+    return found if found.get("asked") == asked_of(name, seed, budget) else None
 
 
-def run_missing(seconds: float, jobs: int) -> bool:
+def run_missing(budget: int, jobs: int) -> bool:
     """Run every row that has no result yet, each in a process with one thread; says whether all went well."""
 
     def run_one(task: tuple[int, str]) -> bool:
         seed, name = task
-        words = ["--one", name, "--seed", str(seed), "--seconds", str(seconds)]
+        words = ["--one", name, "--seed", str(seed), "--budget", str(budget)]
         command = [sys.executable, str(Path("benchmarks") / "ablation.py"), *words]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
@@ -167,17 +188,17 @@ def run_missing(seconds: float, jobs: int) -> bool:
         return done.returncode == 0
 
     tasks = [(seed, name) for seed in SEEDS for name in CHOICES if name not in AFTERWARDS]
-    tasks = [(seed, name) for seed, name in tasks if stored(name, seed, seconds) is None]
+    tasks = [(seed, name) for seed, name in tasks if stored(name, seed, budget) is None]
     with ThreadPoolExecutor(jobs) as pool:
         return all(list(pool.map(run_one, tasks)))
 
 
 def time_to(curve: list[dict[str, float]], share: float = 0.99) -> float | None:
-    """Give the seconds after which three-operand equations stay that often right for four points in a row."""
+    """Give the minutes after which three-operand equations stay that often right for four points in a row."""
     asked = [row for row in curve if "right_three" in row]
     for place in range(len(asked) - 3):
         if min(row["right_three"] for row in asked[place : place + 4]) >= share:
-            return asked[place]["seconds"]
+            return asked[place]["minutes"]
     return None
 
 
@@ -188,12 +209,12 @@ def spread(found: list[float | None], form: str) -> str:
     return f"{written[len(written) // 2]} ({' .. '.join((written[0], written[-1]))})"
 
 
-def draw(seconds: float) -> None:
+def draw(budget: int) -> None:
     """Write the table and the picture of all results so far."""
     results: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for name in CHOICES:
         for seed in SEEDS:
-            if (found := stored(name, seed, seconds)) is not None:
+            if (found := stored(name, seed, budget)) is not None:
                 results[name].append(found)
     if BASE not in results:
         sys.exit(f"no result of {BASE!r} in {RESULTS.relative_to(ROOT)} yet: run `python benchmarks/ablation.py`")
@@ -203,7 +224,7 @@ def draw(seconds: float) -> None:
             name,
             str(len(runs)),
             spread([run["steps"] for run in runs], "{:,.0f}"),
-            spread([time_to(run["curve"]) for run in runs], "{:.0f}"),
+            spread([time_to(run["curve"]) for run in runs], "{:.1f}"),
             spread([run["validation"]["loss"] for run in runs], "{:.1e}"),
             *(spread([100 * run["solved"][str(nodes)] for run in runs], "{:.0f}") for nodes in SIZES),
         ]
@@ -216,21 +237,22 @@ def draw(seconds: float) -> None:
 
 PAGE = """# What each choice of the recipe is worth
 
-`laptop-add` at 16 nodes with everything on, then with one choice changed. Every run gets five minutes of one core from
-scratch: its number of steps is what its steps cost, and its schedule ends with its time. Three seeds: the middle one, and
-in brackets the least and the most. *Seconds to 99 %* is when equations of three operands come out right 99 % of the time
-in training, on the states that the row itself trains on; a dash is never. The loss is that of one update on validation
+`laptop-add` at 16 nodes with everything on, then with one choice changed. Every run starts from
+scratch and gets the same time, that of 3,000 steps of everything on: five minutes of one core. What a step of each row costs
+is measured in turn with one of everything on; schedules end with the time. Three seeds: the middle one, and in brackets the
+least and the most. *Minutes to 99 %* is when equations of three operands come out right 99 % of the time in training, on
+the states that the row itself trains on; a dash is never. The loss is that of one update on validation
 problems of 16 nodes, from states of all kinds, the same for all rows. The last columns are the share of 64 published
 problems fully solved, halting at the fixed point; sizes beyond 16 show what a choice does there, and chose nothing.
 Temperature and hard attention act at inference alone: these rows have the weights of *everything on*.
 
-| choice | seeds | steps | seconds to 99 % | validation loss | N = 16 | N = 32 | N = 64 | N = 128 |
+| choice | seeds | steps | minutes to 99 % | validation loss | N = 16 | N = 32 | N = 64 | N = 128 |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {rows}
 
 ![Learning curves](ablation.png)
 
-Equations of three operands that come out right in training, against seconds of one core: grey is everything on, colour the
+Equations of three operands that come out right in training, against minutes of one core: grey is everything on, colour the
 changed choice, one line a seed. Made by `python benchmarks/ablation.py`; results, settings and machine are in
 `benchmarks/results/ablation/`.
 """
@@ -241,17 +263,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--one", choices=[name for name in CHOICES if name not in AFTERWARDS])
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--budget", type=int, default=BUDGET)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--draw", action="store_true")
     asked = parser.parse_args()
     if asked.one:
         torch.set_num_threads(1)
-        for result in measure(asked.one, asked.seed, asked.seconds):
+        for result in measure(asked.one, asked.seed, asked.budget):
             write_json(path_of(result["choice"], asked.seed), result)
         return
-    well = asked.draw or run_missing(asked.seconds, asked.jobs)
-    draw(asked.seconds)
+    well = asked.draw or run_missing(asked.budget, asked.jobs)
+    draw(asked.budget)
     sys.exit(0 if well else 1)
 
 

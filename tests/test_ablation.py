@@ -33,14 +33,14 @@ def test_every_row_is_a_run_of_its_own(ablation):
 
 def test_a_row_is_measured_once_and_drawn(ablation, tmp_path):
     with pytest.raises(SystemExit, match="no result of 'everything on'"):
-        ablation.draw(1.0)
+        ablation.draw(4)
     for name in (ablation.BASE, "fan-in 1 and 2 first"):
-        assert ablation.stored(name, 0, 1.0) is None
-        for result in ablation.measure(name, 0, 1.0):
+        assert ablation.stored(name, 0, 4) is None
+        for result in ablation.measure(name, 0, 4):
             write_json(ablation.path_of(result["choice"], 0), result)
-        assert ablation.stored(name, 0, 1.0)["steps"] >= 2
-        assert ablation.stored(name, 0, 2.0) is None
-    ablation.draw(1.0)
+        assert ablation.stored(name, 0, 4)["steps"] >= 2
+        assert ablation.stored(name, 0, 5) is None
+    ablation.draw(4)
     rows = [line.split(" | ")[:2] for line in (tmp_path / "docs" / "ablation.md").read_text().splitlines()]
     names = [ablation.BASE, "fan-in 1 and 2 first", *ablation.AFTERWARDS]
     assert rows == [[f"| {name}", "1"] for name in names]
@@ -49,7 +49,7 @@ def test_a_row_is_measured_once_and_drawn(ablation, tmp_path):
 
 def test_time_to_wants_four_points_in_a_row(ablation):
     shares = [0.2, 0.999, 0.5, 0.99, 0.995, 0.999, 1.0]
-    curve = [{"seconds": -1.0}] + [{"seconds": float(s), "right_three": share} for s, share in enumerate(shares)]
+    curve = [{"minutes": -1.0}] + [{"minutes": float(s), "right_three": share} for s, share in enumerate(shares)]
     assert ablation.time_to(curve) == 3.0
     assert ablation.time_to(curve[:-1]) is None
     assert ablation.spread([2.0, None, 1.0], "{:.0f}") == "2 (1 .. -)"

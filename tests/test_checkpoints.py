@@ -77,8 +77,9 @@ def test_the_default_model_is_asked_where_none_is_named(tmp_path):
 
     done = ask("solve", "3 = x1 ; 4 = x2 ; x1 * x2 - x1 = x3")
     assert done.stdout.splitlines()[-1] == "laptop-all: fixpoint after 3 iterations, all right (modulo 23)"
-    done = ask("evaluate", "--sizes", "8", "--instances", "4", "--json")
+    done = ask("evaluate", "--sizes", "8", "--instances", "4", "--skip", "4", "--json")
     assert json.loads(done.stdout)["model"]["sha256"] == LatentLoop.from_pretrained().sha256
+    assert json.loads(done.stdout)["settings"]["skip"] == 4
     done = ask("solve", "1 = x1", "--modulus", "7")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert "the model was trained with modulus 23, got 7: leave it out, or choose --oracle" in done.stderr

@@ -88,6 +88,14 @@ def test_states_flipped_in_the_middle_are_what_thinking_starts_from():
     assert solved[0] > solved[1] > solved[2]
 
 
+def test_other_problems_can_be_asked_for():
+    loop = small_loop(lambda values, before, kinds: torch.where(before < 3, before, values))
+    (some, *_), (others, *_) = (scenarios(loop, 12, 20, skip) for skip in (0, 20))
+    first, second = (run_scenario(loop, scenario).figures() for scenario in (some, others))
+    assert first != second
+    assert all(scenario.skip == 20 for scenario in scenarios(loop, 12, 20, 20))
+
+
 def test_only_discrete_states_can_be_trusted_so():
     loop = small_loop()
     loop.method = type(loop.method)(

@@ -40,6 +40,12 @@ def test_a_longer_set_begins_with_the_shorter():
     assert published_problems(ADD, 16, 100).fingerprints() == published_problems(ADD, 16, 300).fingerprints()[:100]
 
 
+def test_skipping_goes_on_where_the_first_ones_end():
+    whole = published_problems(ADD, 16, 300).fingerprints()
+    for skip in (0, 5, 64, 100):
+        assert published_problems(ADD, 16, 150, skip=skip).fingerprints() == whole[skip : skip + 150]
+
+
 def test_every_published_set_and_the_training_stream_are_frozen():
     def digest(batches):
         prints = [fingerprint for batch in batches for fingerprint in batch.fingerprints()]
@@ -72,3 +78,5 @@ def test_seeds_and_counts_out_of_range_are_refused():
             train_generator(seed)
     with pytest.raises(UserError, match="at least 1, got -5"):
         published_problems(ADD, 8, -5)
+    with pytest.raises(UserError, match="must not be negative, got -1"):
+        published_problems(ADD, 8, 5, skip=-1)

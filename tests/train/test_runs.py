@@ -282,6 +282,8 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
         (["train", "--config", "worse.json"], "the model must be a mapping of settings, got 5"),
         (["evaluate", "nowhere"], "no checkpoint 'nowhere'"),
         (["evaluate", "taken"], "no checkpoint at taken"),
+        (["evaluate", "--skip", "-1"], "the number of problems to skip must not be negative, got -1"),
+        (["stress", "--skip", "-1"], "the number of problems to skip must not be negative, got -1"),
     ],
 )
 def test_mistakes_end_in_one_line_and_code_2(words, message, tmp_path):

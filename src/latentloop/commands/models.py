@@ -18,7 +18,7 @@ from latentloop.presets import DEFAULT_MODEL, PRESETS, preset
 from latentloop.report.console import evaluation_table, presets_table, trace_tables
 from latentloop.task.graph import Problems
 from latentloop.task.oracle import solve as solve_problems
-from latentloop.task.splits import TEST_INSTANCES
+from latentloop.task.splits import TEST_INSTANCES, check_range
 from latentloop.task.text import parse, to_text
 from latentloop.train.checkpoint import MANIFEST
 from latentloop.train.cost import estimate
@@ -119,6 +119,7 @@ def evaluate(
     *,
     sizes: tuple[str, ...] = ("8", "16", "..", "128"),
     instances: int = TEST_INSTANCES,
+    skip: int = 0,
     halt: Rule | None = None,
     iterations: int | None = None,
     cap: int | None = None,
@@ -133,6 +134,7 @@ def evaluate(
         checkpoint: A shipped name, a checkpoint, a run folder (its best checkpoint) or a hub id.
         sizes: Numbers of nodes; "8 16 .. 128" goes on in the same steps.
         instances: Problems of each size, the first of the published ones.
+        skip: Leave out so many of them first, for figures on problems that nobody has looked at.
         halt: When the model stops: when its state repeats, at the problem's depth, at the deepest problem's depth + 1 (as
             the authors do), or after a fixed number of iterations. Default: fixpoint where iterations adapt.
         iterations: The number for --halt fixed. Default: the model's own.
@@ -143,14 +145,13 @@ def evaluate(
         json: Print one JSON document on standard output, and nothing else there.
     """
     numbers = expand_sizes(sizes)
-    if instances < 1:
-        raise UserError(f"the number of instances must be at least 1, got {instances}")
+    check_range(instances, skip)
     loop = LatentLoop.from_pretrained(checkpoint, device=device)
     rule = effective_rule(loop, halt, cap, iterations)
     path = output or Path("results") / f"{loop.run.method}-{loop.sha256[:8]}-{rule}"
     for written in evaluation_paths(path):
         check_writable(written)
-    settings: dict[str, Any] = {"halt": halt, "cap": cap, "iterations": iterations, "family": family}
+    settings: dict[str, Any] = {"halt": halt, "cap": cap, "iterations": iterations, "family": family, "skip": skip}
     with progress("problems", instances * len(numbers)) as advance:
         document = evaluate_sizes(loop, numbers, instances, **settings, advance=advance)
     write_evaluation(document, path)

@@ -55,6 +55,7 @@ def stress(
     *,
     nodes: int = 128,
     instances: int = 64,
+    skip: int = 0,
     output: Path | None = None,
     device: str = "cpu",
     json: Json = False,
@@ -64,7 +65,8 @@ def stress(
     Args:
         checkpoint: A shipped name, a checkpoint, a run folder (its best checkpoint) or a hub id.
         nodes: Nodes of the problems.
-        instances: Problems of each kind; fewer of the larger ones.
+        instances: Problems of each kind, the first of the published ones; fewer of the larger ones.
+        skip: Leave out so many of them first, for figures on problems that nobody has looked at.
         output: Where the table goes, as .json. Default: results/METHOD-HASH-stress.json.
         device: Where to run: cpu, cuda, mps.
         json: Print one JSON document on standard output, and nothing else there.
@@ -72,8 +74,8 @@ def stress(
     loop = LatentLoop.from_pretrained(checkpoint, device=device)
     total = sum(scenario.instances for scenario in scenarios(loop, nodes, instances))
     with progress("problems", total) as advance:
-        rows = list(stress_model(loop, nodes, instances, advance=advance))
-    settings = {"nodes": nodes, "instances": instances}
+        rows = list(stress_model(loop, nodes, instances, skip=skip, advance=advance))
+    settings = {"nodes": nodes, "instances": instances, "skip": skip}
     document = {"rows": rows, "settings": settings, "model": loop.describe(), "provenance": provenance()}
     _keep(document, output, loop, "stress")
     if json:

@@ -38,11 +38,12 @@ def evaluate_size(
     cap: int | None = None,
     iterations: int | None = None,
     family: FamilyName = "random",
+    skip: int = 0,
     advance: Advance = lambda done: None,
 ) -> Counts:
-    """Solve the published problems of one size and count what happened."""
+    """Solve published problems of one size, after the first ``skip`` of them, and count what happened."""
     rule = effective_rule(loop, halt, cap, iterations)
-    problems = published_problems(loop.run.task, nodes, instances, family=family)
+    problems = published_problems(loop.run.task, nodes, instances, family=family, skip=skip)
     if rule == "end":
         return _count_trajectories(loop, problems, advance)
     solution = solve(problems)
@@ -202,10 +203,11 @@ def evaluate_sizes(
     cap: int | None = None,
     iterations: int | None = None,
     family: FamilyName = "random",
+    skip: int = 0,
     advance: Advance = lambda done: None,
 ) -> dict[str, Any]:
     """Evaluate size by size: a document with a row and curves for each, and everything needed to get them again."""
-    settings: dict[str, Any] = {"halt": halt, "cap": cap, "iterations": iterations, "family": family}
+    settings: dict[str, Any] = {"halt": halt, "cap": cap, "iterations": iterations, "family": family, "skip": skip}
     rule = effective_rule(loop, halt, cap, iterations)
     rows, curves = [], {}
     for nodes in sizes:

@@ -1,7 +1,7 @@
 """How far a model can be trusted: wrong states, other shapes, larger graphs, more time than it needs."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,9 +34,11 @@ class Scenario:
     start: str = "empty"
     """The state thinking begins with: empty, random, or a true one in the middle with a share of its values flipped."""
     flipped: float = 0.0
+    skip: int = 0
+    """Published problems to leave out, the first ones."""
 
 
-def scenarios(loop: LatentLoop, nodes: int, instances: int) -> list[Scenario]:
+def scenarios(loop: LatentLoop, nodes: int, instances: int, skip: int = 0) -> list[Scenario]:
     """List all kinds of trouble that a model's vocabulary allows."""
     found = [Scenario(name="random values", nodes=nodes, instances=instances, start="random")]
     for share in FLIPS:
@@ -46,16 +48,16 @@ def scenarios(loop: LatentLoop, nodes: int, instances: int) -> list[Scenario]:
     for size, divisor in ((256, 2), (512, 4), (1024, 8)):
         if size <= loop.run.task.names and size > nodes:
             found.append(Scenario(name=f"{size} nodes", nodes=size, instances=max(1, instances // divisor)))
-    return found
+    return [replace(scenario, skip=skip) for scenario in found]
 
 
 def stress(
-    loop: LatentLoop, nodes: int = 128, instances: int = 64, *, advance: Advance = lambda done: None
+    loop: LatentLoop, nodes: int = 128, instances: int = 64, *, skip: int = 0, advance: Advance = lambda done: None
 ) -> Iterator[dict[str, Any]]:
     """Put a model through every scenario; yield a row for each."""
     if loop.method.carries != "state":
         raise UserError(f"only methods with a discrete state can be stressed, and {loop.run.method} has none")
-    for scenario in scenarios(loop, nodes, instances):
+    for scenario in scenarios(loop, nodes, instances, skip):
         counts = run_scenario(loop, scenario, advance=advance)
         row = {"scenario": scenario.name, "nodes": scenario.nodes} | counts.figures()
         yield row
@@ -63,11 +65,12 @@ def stress(
 
 def run_scenario(loop: LatentLoop, scenario: Scenario, *, advance: Advance = lambda done: None) -> Counts:
     """Let a model think from the scenario's states and count what happens."""
-    problems = published_problems(loop.run.task, scenario.nodes, scenario.instances, family=scenario.family)
+    task, nodes, skip = loop.run.task, scenario.nodes, scenario.skip
+    problems = published_problems(task, nodes, scenario.instances, family=scenario.family, skip=skip)
     solution = solve(problems)
     depths = solution.depths.max(1).astype(np.int64)
-    limits = np.maximum(max(BEYOND) * depths, default_cap(scenario.nodes))
-    rng = generator(PUBLISHED_SEED, TEST, scenario.nodes, int(1000 * scenario.flipped), 7)
+    limits = np.maximum(max(BEYOND) * depths, default_cap(nodes))
+    rng = generator(PUBLISHED_SEED, TEST, nodes, int(1000 * scenario.flipped), 7, *([skip] if skip else []))
     start = None if scenario.start == "empty" else _start(loop, scenario, problems, solution, rng)
     settings: dict[str, Any] = {"rule": "fixpoint", "caps": limits, "start": start}
     return count_thoughts(loop, problems, solution, limits, **settings, advance=advance)

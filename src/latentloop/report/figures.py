@@ -43,14 +43,14 @@ def ablation_figure(results: Mapping[str, Sequence[dict[str, Any]]], base: str) 
         for runs, colour, width in ((results[base], "#b8b8b8", 1.0), (results[name], "#c2452d", 1.3)):
             for run in runs:
                 asked = [row for row in run["curve"] if "right_three" in row]
-                seconds, shares = [row["seconds"] for row in asked], [100 * row["right_three"] for row in asked]
-                axes.plot(seconds, shares, color=colour, linewidth=width)
+                minutes, shares = [row["minutes"] for row in asked], [100 * row["right_three"] for row in asked]
+                axes.plot(minutes, shares, color=colour, linewidth=width)
         axes.set_title(name, fontsize=10)
         axes.set_ylim(0, 103)
         axes.grid(color="#e4e4e4", linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
     for axes in panels[len(names) :]:
         axes.set_axis_off()
-    figure.supxlabel("seconds on one core", fontsize=10)
+    figure.supxlabel("minutes of one core", fontsize=10)
     figure.supylabel("equations of three operands right, %", fontsize=10)
     return figure

@@ -52,16 +52,25 @@ def validation_problems(task: TaskConfig, graph: GraphConfig, count: int = TEST_
 
 
 def published_problems(
-    task: TaskConfig, nodes: int, count: int = TEST_INSTANCES, *, family: FamilyName = "random"
+    task: TaskConfig, nodes: int, count: int = TEST_INSTANCES, *, family: FamilyName = "random", skip: int = 0
 ) -> Problems:
-    """Draw the published test problems of one size, of any depth: the first ``count`` of an endless list."""
-    return _published(task, GraphConfig(nodes=nodes, family=family), count, TEST)
+    """Draw the published test problems of one size, of any depth: ``count`` of an endless list, after ``skip`` of it."""
+    return _published(task, GraphConfig(nodes=nodes, family=family), count, TEST, skip)
 
 
-def _published(task: TaskConfig, graph: GraphConfig, count: int, split: int) -> Problems:
+def check_range(count: int, skip: int) -> None:
+    """Refuse a part of a published set that is none."""
     if count < 1:
         raise UserError(f"the number of problems must be at least 1, got {count}")
+    if skip < 0:
+        raise UserError(f"the number of problems to skip must not be negative, got {skip}")
+
+
+def _published(task: TaskConfig, graph: GraphConfig, count: int, split: int, skip: int = 0) -> Problems:
+    check_range(count, skip)
     key = split, graph.nodes, zlib.crc32(graph.family.encode())
-    pieces = range(-(-count // PUBLISHED_CHUNK))
+    first = skip // PUBLISHED_CHUNK
+    pieces = range(first, -(-(skip + count) // PUBLISHED_CHUNK))
     drawn = [sample(task, graph, PUBLISHED_CHUNK, generator(PUBLISHED_SEED, *key, piece)) for piece in pieces]
-    return concatenate(drawn)[:count]
+    start = skip - first * PUBLISHED_CHUNK
+    return concatenate(drawn)[start : start + count]

@@ -96,12 +96,7 @@ def train(
             rate = learning_rate(step, run.train)
             for group in inner.param_groups:
                 group["lr"] = rate
-            lesson = draw_lesson(run, step, vocabulary, fabric.global_rank)
-            loss, right = backward(fabric, learner, lesson, run.train.micro_batch)
-            if run.train.clip:
-                fabric.clip_gradients(learner, optimizer, max_norm=run.train.clip, error_if_nonfinite=False)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            loss, right = teach(run, step, vocabulary, fabric, learner, optimizer)
             if mean is not None:
                 mean.update(model, step)
             step += 1
@@ -179,6 +174,19 @@ class _Keeper:
         """Finish the files."""
         self.progress.close()
         self.log.close()
+
+
+def teach(
+    run: RunConfig, step: int, vocabulary: Vocabulary, fabric: Fabric, learner: Any, optimizer: Any
+) -> tuple[torch.Tensor, Counts]:
+    """Take one step; gives this rank's share of the loss and of what was right."""
+    lesson = draw_lesson(run, step, vocabulary, fabric.global_rank)
+    found = backward(fabric, learner, lesson, run.train.micro_batch)
+    if run.train.clip:
+        fabric.clip_gradients(learner, optimizer, max_norm=run.train.clip, error_if_nonfinite=False)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return found
 
 
 def draw_lesson(run: RunConfig, step: int, vocabulary: Vocabulary, rank: int) -> Lesson | TrajectoryLesson:
