@@ -42,7 +42,7 @@ def test_a_row_is_measured_once_and_drawn(ablation, tmp_path):
         assert ablation.stored(name, 0, 5) is None
     ablation.draw(4)
     rows = [line.split(" | ")[:2] for line in (tmp_path / "docs" / "ablation.md").read_text().splitlines()]
-    names = [ablation.BASE, "fan-in 1 and 2 first", *ablation.AFTERWARDS]
+    names = [ablation.BASE, "fan-in 1 and 2 first", "temperature 1", "hard attention"]
     assert rows == [[f"| {name}", "1"] for name in names]
     assert (tmp_path / "docs" / "ablation.png").stat().st_size > 10_000
 
