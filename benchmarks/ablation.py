@@ -204,9 +204,11 @@ def time_to(curve: list[dict[str, float]], share: float = 0.99) -> float | None:
 
 
 def spread(found: list[float | None], form: str) -> str:
-    """Write the middle of three and, in brackets, its neighbours; a dash is never."""
+    """Write the middle of three and, in brackets, its neighbours where they differ; a dash is never."""
     numbers = sorted(found, key=lambda x: float("inf") if x is None else x)
     written = ["-" if x is None else form.format(x) for x in numbers]
+    if written[0] == written[-1]:
+        return written[0]
     return f"{written[len(written) // 2]} ({' .. '.join((written[0], written[-1]))})"
 
 
@@ -242,7 +244,8 @@ PAGE = """# What each choice of the recipe is worth
 scratch and gets the same time, that of 3,000 steps of everything on: five minutes of one core. What a step of each row costs
 is measured in turn with one of everything on; schedules end with the time. Three seeds: the middle one, and in brackets the
 least and the most. *Minutes to 99 %* is when equations of three operands come out right 99 % of the time in training, on
-the states that the row itself trains on; a dash is never. The loss is that of one update on validation
+the states that the row itself trains on (the right answer for an equation with a gap is a gap, and true states have many);
+a dash is never. The loss is that of one update on validation
 problems of 16 nodes, from states of all kinds, the same for all rows. The last columns are the share of 64 published
 problems fully solved, halting at the fixed point; sizes beyond 16 show what a choice does there, and chose nothing.
 Temperature and hard attention act at inference alone: these rows have the weights of *everything on*, or of *no offset heads*,

@@ -53,3 +53,4 @@ def test_time_to_wants_four_points_in_a_row(ablation):
     assert ablation.time_to(curve) == 3.0
     assert ablation.time_to(curve[:-1]) is None
     assert ablation.spread([2.0, None, 1.0], "{:.0f}") == "2 (1 .. -)"
+    assert ablation.spread([1.0, 1.01, 0.99], "{:.0f}") == "1"

@@ -51,6 +51,8 @@ def ablation_figure(results: Mapping[str, Sequence[dict[str, Any]]], base: str) 
         axes.spines[["top", "right"]].set_visible(False)
     for axes in panels[len(names) :]:
         axes.set_axis_off()
+    for axes in panels[max(0, len(names) - columns) : len(names)]:  # the lowest one of each column
+        axes.tick_params(labelbottom=True)
     figure.supxlabel("minutes of one core", fontsize=10)
     figure.supylabel("equations of three operands right, %", fontsize=10)
     return figure
