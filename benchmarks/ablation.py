@@ -249,7 +249,7 @@ a dash is never. The loss is that of one update on validation
 problems of 16 nodes, from states of all kinds, the same for all rows. The last columns are the share of 64 published
 problems fully solved, halting at the fixed point; sizes beyond 16 show what a choice does there, and chose nothing.
 Temperature and hard attention act at inference alone: these rows have the weights of *everything on*, or of *no offset heads*,
-where the first layer learns to gather operands too and cannot be made sharper afterwards.
+which do not bear a first layer made sharper after training.
 
 | choice | seeds | steps | minutes to 99 % | validation loss | N = 16 | N = 32 | N = 64 | N = 128 |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
