@@ -228,7 +228,7 @@ def draw(budget: int) -> None:
             str(len(runs)),
             spread([run["steps"] for run in runs], "{:,.0f}"),
             spread([time_to(run["curve"]) for run in runs], "{:.1f}"),
-            spread([run["validation"]["loss"] for run in runs], "{:.1e}"),
+            spread([run["validation"]["loss"] for run in runs], "{:.2g}"),
             *(spread([100 * run["solved"][str(nodes)] for run in runs], "{:.0f}") for nodes in SIZES),
         ]
         lines.append(f"| {' | '.join(figures)} |")
