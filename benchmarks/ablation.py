@@ -233,23 +233,23 @@ def draw(budget: int) -> None:
         ]
         lines.append(f"| {' | '.join(figures)} |")
     with writing(ROOT / "docs" / "ablation.md") as file:
-        file.write(PAGE.format(rows="\n".join(lines)))
+        file.write(PAGE.format(rows="\n".join(lines), budget=budget, minutes=MINUTES * budget / BUDGET))
     trained = {name: runs for name, runs in results.items() if name not in AFTERWARDS}
     save_figure(ablation_figure(trained, BASE), ROOT / "docs" / "ablation.png")
 
 
 PAGE = """# What each choice of the recipe is worth
 
-`laptop-add` at 16 nodes with everything on, then with one choice changed. Every run starts from
-scratch and gets the same time, that of 3,000 steps of everything on: five minutes of one core. What a step of each row costs
-is measured in turn with one of everything on; schedules end with the time. Three seeds: the middle one, and in brackets the
-least and the most. *Minutes to 99 %* is when equations of three operands come out right 99 % of the time in training, on
-the states that the row itself trains on (the right answer for an equation with a gap is a gap, and true states have many);
-a dash is never. The loss is that of one update on validation
-problems of 16 nodes, from states of all kinds, the same for all rows. The last columns are the share of 64 published
-problems fully solved, halting at the fixed point; sizes beyond 16 show what a choice does there, and chose nothing.
-Temperature and hard attention act at inference alone: these rows have the weights of *everything on*, or of *no offset heads*,
-which do not bear a first layer made sharper after training.
+`laptop-add` at 16 nodes with everything on, then with one choice changed. Every run starts from scratch and gets the same
+time, that of {budget:,} steps of everything on: about {minutes:g} minutes of one core. What a step of each row costs is
+measured in turn with one of everything on, which is exact to about 8 %; schedules end with the time. Of the seeds, the
+middle one, and in brackets the least and the most. *Minutes to 99 %* is when equations of three operands come out right 99
+% of the time in training, on the states that the row itself trains on (the right answer for an equation with a gap is a
+gap, and true states have many); a dash is never. The loss is that of one update on validation problems of 16 nodes, from
+states of all kinds, the same for all rows. The last columns are the share of 64 published problems fully solved, halting at
+the fixed point; sizes beyond 16 show what a choice does there, and chose nothing. Temperature and hard attention act at
+inference alone: these rows have the weights of *everything on*, or of *no offset heads*, which do not bear a first layer
+made sharper after training.
 
 | choice | seeds | steps | minutes to 99 % | validation loss | N = 16 | N = 32 | N = 64 | N = 128 |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -69,8 +69,7 @@ def check_range(count: int, skip: int) -> None:
 def _published(task: TaskConfig, graph: GraphConfig, count: int, split: int, skip: int = 0) -> Problems:
     check_range(count, skip)
     key = split, graph.nodes, zlib.crc32(graph.family.encode())
-    first = skip // PUBLISHED_CHUNK
+    first, start = divmod(skip, PUBLISHED_CHUNK)
     pieces = range(first, -(-(skip + count) // PUBLISHED_CHUNK))
     drawn = [sample(task, graph, PUBLISHED_CHUNK, generator(PUBLISHED_SEED, *key, piece)) for piece in pieces]
-    start = skip - first * PUBLISHED_CHUNK
     return concatenate(drawn)[start : start + count]
