@@ -62,7 +62,7 @@ def test_trust_from_the_command_line(tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["sizes"][0]["wrong"] == []
     done = subprocess.run(
-        [*program, "stress", "laptop-add", "--nodes", "24", "--instances", "2", "--json"],
+        [*program, "stress", "--checkpoint", "laptop-add", "--nodes", "24", "--instances", "2", "--json"],
         cwd=tmp_path, env=environment, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

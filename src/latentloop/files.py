@@ -47,15 +47,15 @@ def _umask() -> int:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a file that could not be written, before hours of work are spent on what it would hold."""
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(None, "it is a folder")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(path.parent, os.W_OK):
-            raise PermissionError(None, "its folder is read-only")
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+    """Refuse a file that could not be written, before hours of work are spent on what it would hold; makes nothing yet."""
+    folder = next(folder for folder in path.absolute().parents if folder.exists())
+    for wrong, why in (
+        (path.is_dir(), "it is a folder"),
+        (not folder.is_dir(), f"{folder} is a file"),
+        (not os.access(folder, os.W_OK | os.X_OK), f"{folder} is read-only"),
+    ):
+        if wrong:
+            raise UserError(f"cannot write {path}: {why}")
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -196,9 +196,31 @@ def test_mistakes_end_in_one_line_and_code_2(run, tmp_path, monkeypatch, words, 
     assert not list(tmp_path.iterdir())
 
 
-def test_an_unknown_option_or_choice_is_code_2(run):
-    assert run("sample", "--nods", 3)[0] == 2
-    assert run("sample", "--task", "divide")[0] == 2
+@pytest.mark.parametrize(
+    ("words", "messages"),
+    [
+        ([], ["a command is missing: choose from", "sample", "stress"]),
+        (["smaple"], ["unknown command 'smaple'", "did you mean 'sample'?"]),
+        (["sample", "--nods", "3"], ["unrecognized options: --nods", "did you mean --nodes?", "sample --help"]),
+        (["sample", "--nodes", "many"], ["--nodes", "'many'"]),
+        (["sample", "--nodes"], ["missing value", "--nodes"]),
+        (["sample", "--task", "divide"], ["'divide'", "--task", "'add'", "'all'"]),
+        (["dataset"], ["missing", "--output"]),
+        (["evaluate", "laptop-add", "laptop-all"], ["laptop-all", "evaluate --help"]),
+        (["evaluate", "laptop-add", "--checkpoint", "laptop-all"], ["one model at a time"]),
+    ],
+)
+def test_words_that_mean_nothing_end_in_one_line_and_code_2(run, words, messages):
+    assert one_line_error(run(*words), *messages)
+
+
+def test_help_is_asked_for(run):
+    code, out, err = run("--help")
+    assert (code, err) == (0, "")
+    assert all(command in out for command in ("sample", "train", "certify"))
+    code, out, err = run("evaluate", "--help")
+    assert (code, err) == (0, "")
+    assert "--checkpoint" in out
 
 
 def test_a_folder_or_a_closed_folder_cannot_be_written(run, tmp_path):

@@ -283,6 +283,10 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
         (["evaluate", "nowhere"], "no checkpoint 'nowhere'"),
         (["evaluate", "taken"], "no checkpoint at taken"),
         (["evaluate", "--skip", "-1"], "the number of problems to skip must not be negative, got -1"),
+        (["evaluate", "--sizes", "32", "4000"], "4000 nodes need as many distinct names, and there are 128"),
+        (["certify", "--sizes", "32", "4000"], "probes need problems of 4 to 128 nodes, got 4000"),
+        (["certify", "--output", "bad.json/x.json"], "bad.json is a file"),
+        (["stress", "--output", "taken"], "cannot write taken: it is a folder"),
         (["stress", "--skip", "-1"], "the number of problems to skip must not be negative, got -1"),
     ],
 )

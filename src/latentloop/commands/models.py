@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.files import check_writable, read_json
 from latentloop.presets import DEFAULT_MODEL, PRESETS, preset
 from latentloop.report.console import evaluation_table, presets_table, trace_tables
-from latentloop.task.graph import Problems
+from latentloop.task.graph import Problems, check_names
 from latentloop.task.oracle import solve as solve_problems
 from latentloop.task.splits import TEST_INSTANCES, check_range
 from latentloop.task.text import parse, to_text
@@ -114,8 +114,29 @@ def train_from(base: RunConfig) -> Callable[..., None]:
     return train
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Which model to ask, and where it runs."""
+
+    name: CheckpointName = None
+    """A shipped name, a checkpoint, a run folder (its best checkpoint) or a hub id. Default: laptop-all."""
+    checkpoint: str | None = None
+    """The same, as an option."""
+    device: str = "cpu"
+    """Where to run: cpu, cuda, mps."""
+
+    def load(self) -> LatentLoop:
+        """Load it."""
+        if None not in (self.name, self.checkpoint):
+            raise UserError(f"one model at a time, got {self.name} and --checkpoint {self.checkpoint}")
+        return LatentLoop.from_pretrained(self.name or self.checkpoint or DEFAULT_MODEL, device=self.device)
+
+
+DEFAULT = Asked()
+
+
 def evaluate(
-    checkpoint: CheckpointName = DEFAULT_MODEL,
+    model: Asked = DEFAULT,
     *,
     sizes: tuple[str, ...] = ("8", "16", "..", "128"),
     instances: int = TEST_INSTANCES,
@@ -125,13 +146,12 @@ def evaluate(
     cap: int | None = None,
     family: FamilyName = "random",
     output: Path | None = None,
-    device: str = "cpu",
     json: Json = False,
 ) -> None:
     """Measure how far a model generalizes: the published test problems, size by size.
 
     Args:
-        checkpoint: A shipped name, a checkpoint, a run folder (its best checkpoint) or a hub id.
+        model: Which model to ask, and where it runs.
         sizes: Numbers of nodes; "8 16 .. 128" goes on in the same steps.
         instances: Problems of each size, the first of the published ones.
         skip: Leave out so many of them first, for figures on problems that nobody has looked at.
@@ -141,12 +161,12 @@ def evaluate(
         cap: Iterations after which a model that has not halted is stopped. Default: nodes + 2.
         family: Shape of the graphs.
         output: Where the tables go, as .json and .csv. Default: results/METHOD-HASH-HALT.
-        device: Where to run: cpu, cuda, mps.
         json: Print one JSON document on standard output, and nothing else there.
     """
     numbers = expand_sizes(sizes)
     check_range(instances, skip)
-    loop = LatentLoop.from_pretrained(checkpoint, device=device)
+    loop = model.load()
+    check_names(loop.run.task, max(numbers))
     rule = effective_rule(loop, halt, cap, iterations)
     path = output or Path("results") / f"{loop.run.method}-{loop.sha256[:8]}-{rule}"
     for written in evaluation_paths(path):

@@ -16,7 +16,7 @@ from latentloop.files import read_text
 from latentloop.task.text import MAX_CHARACTERS
 
 ProblemText = Positional[Annotated[str | None, arg(metavar="[PROBLEM]")]]
-CheckpointName = Positional[Annotated[str, arg(metavar="[CHECKPOINT]")]]
+CheckpointName = Positional[Annotated[str | None, arg(metavar="[CHECKPOINT]")]]
 Json = Annotated[bool, arg(help="Print one JSON document on standard output, and nothing else there.")]
 
 errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)

@@ -4,25 +4,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from latentloop.commands.terminal import CheckpointName, Json, errors, print_json, progress
+from latentloop.commands.models import DEFAULT, Asked
+from latentloop.commands.terminal import Json, errors, print_json, progress
 from latentloop.commands.terminal import output as standard_output
 from latentloop.evaluate.certify import certify as certify_size
-from latentloop.evaluate.certify import patterns
+from latentloop.evaluate.certify import check_probes, patterns
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.stress import scenarios
 from latentloop.evaluate.stress import stress as stress_model
-from latentloop.files import write_json
-from latentloop.presets import DEFAULT_MODEL
+from latentloop.files import check_writable, write_json
 from latentloop.provenance import provenance
 from latentloop.report.console import certificate_table, stress_table
 
 
 def certify(
-    checkpoint: CheckpointName = DEFAULT_MODEL,
+    model: Asked = DEFAULT,
     *,
     sizes: tuple[int, ...] = (32, 128),
     output: Path | None = None,
-    device: str = "cpu",
     json: Json = False,
 ) -> None:
     """Check the arithmetic exhaustively: every value combination of every equation, inside real problems.
@@ -30,18 +29,19 @@ def certify(
     Exits with 1 if any entry is wrong.
 
     Args:
-        checkpoint: A shipped name, a checkpoint, a run folder (its best checkpoint) or a hub id.
+        model: Which model to ask, and where it runs.
         sizes: Nodes of the problems that the probed equations stand in.
         output: Where the certificate goes, as .json. Default: results/METHOD-HASH-certificate.json.
-        device: Where to run: cpu, cuda, mps.
         json: Print one JSON document on standard output, and nothing else there.
     """
-    loop = LatentLoop.from_pretrained(checkpoint, device=device)
+    loop = model.load()
+    check_probes(loop, sizes)
+    path = _path(output, loop, "certificate")
     total = len(sizes) * sum(len(probe.values) for probe in patterns(loop.run.task))
     with progress("entries", total) as advance:
         found = [certify_size(loop, nodes, advance=advance) for nodes in sizes]
     document = {"sizes": found, "model": loop.describe(), "provenance": provenance()}
-    _keep(document, output, loop, "certificate")
+    _keep(document, path)
     if json:
         print_json(document)
     else:
@@ -51,40 +51,44 @@ def certify(
 
 
 def stress(
-    checkpoint: CheckpointName = DEFAULT_MODEL,
+    model: Asked = DEFAULT,
     *,
     nodes: int = 128,
     instances: int = 64,
     skip: int = 0,
     output: Path | None = None,
-    device: str = "cpu",
     json: Json = False,
 ) -> None:
     """Try a model where it was not trained: wrong states, other shapes, larger graphs, four times the time it needs.
 
     Args:
-        checkpoint: A shipped name, a checkpoint, a run folder (its best checkpoint) or a hub id.
+        model: Which model to ask, and where it runs.
         nodes: Nodes of the problems.
         instances: Problems of each kind, the first of the published ones; fewer of the larger ones.
         skip: Leave out so many of them first, for figures on problems that nobody has looked at.
         output: Where the table goes, as .json. Default: results/METHOD-HASH-stress.json.
-        device: Where to run: cpu, cuda, mps.
         json: Print one JSON document on standard output, and nothing else there.
     """
-    loop = LatentLoop.from_pretrained(checkpoint, device=device)
+    loop = model.load()
+    path = _path(output, loop, "stress")
     total = sum(scenario.instances for scenario in scenarios(loop, nodes, instances))
     with progress("problems", total) as advance:
         rows = list(stress_model(loop, nodes, instances, skip=skip, advance=advance))
     settings = {"nodes": nodes, "instances": instances, "skip": skip}
     document = {"rows": rows, "settings": settings, "model": loop.describe(), "provenance": provenance()}
-    _keep(document, output, loop, "stress")
+    _keep(document, path)
     if json:
         print_json(document)
     else:
         standard_output().print(stress_table(document))
 
 
-def _keep(document: dict[str, Any], output: Path | None, loop: LatentLoop, kind: str) -> None:
+def _path(output: Path | None, loop: LatentLoop, kind: str) -> Path:
     path = output or Path("results") / f"{loop.run.method}-{loop.sha256[:8]}-{kind}.json"
+    check_writable(path)
+    return path
+
+
+def _keep(document: dict[str, Any], path: Path) -> None:
     write_json(path, document)
     errors.print(f"wrote {path}")

@@ -5,7 +5,7 @@ equations of real problems: those with no parent in common are given operations 
 run, and what the model says is compared with the oracle.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -50,13 +50,19 @@ def patterns(task: TaskConfig) -> list[Probe]:
     return found
 
 
+def check_probes(loop: LatentLoop, sizes: Sequence[int]) -> None:
+    """Refuse a model that has no update to probe, and problems that cannot hold the probes."""
+    if loop.method.carries != "state":
+        raise UserError(f"only methods with a discrete state can be certified, and {loop.run.method} has none")
+    for nodes in sizes:
+        if not 4 <= nodes <= loop.run.task.names:
+            raise UserError(f"probes need problems of 4 to {loop.run.task.names} nodes, got {nodes}")
+
+
 @torch.inference_mode()
 def certify(loop: LatentLoop, nodes: int, *, advance: Callable[[int], None] = lambda done: None) -> dict[str, Any]:
     """Probe every entry inside problems of one size; list what is wrong, and the smallest margins."""
-    if loop.method.carries != "state":
-        raise UserError(f"only methods with a discrete state can be certified, and {loop.run.method} has none")
-    if not 4 <= nodes <= loop.run.task.names:
-        raise UserError(f"probes need problems of 4 to {loop.run.task.names} nodes, got {nodes}")
+    check_probes(loop, [nodes])
     result: dict[str, Any] = {"nodes": nodes, "patterns": {}, "wrong": []}
     for index, probe in enumerate(patterns(loop.run.task)):
         margins = np.empty(len(probe.values), np.float32)

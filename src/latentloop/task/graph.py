@@ -144,13 +144,18 @@ def sample(task: TaskConfig, graph: GraphConfig, count: int, rng: np.random.Gene
     return _in_generations(task, sizes, depths, names, parents, operations, constants)
 
 
+def check_names(task: TaskConfig, nodes: int) -> None:
+    """Refuse graphs of more nodes than there are names."""
+    if nodes > task.names:
+        raise UserError(
+            f"{nodes} nodes need as many distinct names, and there are {task.names}: raise names or lower nodes"
+        )
+
+
 def _check(task: TaskConfig, graph: GraphConfig, shape: Family, count: int) -> None:
     if count < 1:
         raise UserError(f"the number of problems must be at least 1, got {count}")
-    if graph.nodes > task.names:
-        raise UserError(
-            f"{graph.nodes} nodes need as many distinct names, and there are {task.names}: raise names or lower nodes"
-        )
+    check_names(task, graph.nodes)
     if shape.fixes_depth and graph.depth_limit is not None:
         raise UserError(f"the family {graph.family!r} decides its own depth: leave the depth limit out")
     if shape.pool == "pairs" and graph.leaves is not None:
