@@ -163,7 +163,7 @@ class ModelConfig(Config):
     heads: int = 16
     """Attention heads, H."""
     first_heads: int | None = None
-    """Attention heads of the first layer, if their number is another (no deberta): wider ones tell more names apart."""
+    """Attention heads of the first layer, if their number is another: wider ones tell more names apart."""
     width: int = 256
     """Size of the hidden vectors, D."""
     mlp_ratio: int = 4
@@ -182,7 +182,7 @@ class ModelConfig(Config):
     """Carry only values from iteration to iteration; syntax, variable and operation stay as the problem has them, and are
     neither read out nor trained."""
     focus: bool = False
-    """The last layer works at right-hand sides only, where values are read (needs pin_static, and no deberta)."""
+    """The last layer works at right-hand sides only, where values are read (needs pin_static)."""
     mlp_depth: int = 1
     """MLPs of the last layer, one after the other."""
     mlp: Literal["relu", "gated"] = "relu"
@@ -192,7 +192,7 @@ class ModelConfig(Config):
     offset_heads: int = 0
     """So many heads of each layer after the first begin by attending to distance 1, 2, 3, ... (needs relative_bias)."""
     value_init: Literal["random", "characters"] = "random"
-    """Value embeddings begin at random, or as characters of the additive and the multiplicative group."""
+    """Embeddings of numbers begin at random, or as characters of the additive and the multiplicative group."""
     lookup: bool = False
     """Train the first layer to know, at each variable on a left-hand side, the value its definition holds now."""
     partial: bool = False
@@ -224,8 +224,8 @@ class ModelConfig(Config):
             raise UserError(
                 f"offset_heads must be 0 to the number of heads, with relative_bias, got {self.offset_heads}"
             )
-        if self.focus and (not self.pin_static or self.positions == "deberta"):
-            raise UserError("focus needs pin_static, and an encoding other than deberta")
+        if self.focus and not self.pin_static:
+            raise UserError("focus needs pin_static: other factors are read at every position")
         if self.partial and self.mlp_depth < 2:
             raise UserError(f"partial needs an mlp_depth of at least 2, got {self.mlp_depth}")
         if self.layers == 1 and not self.first_mlp:
@@ -235,10 +235,8 @@ class ModelConfig(Config):
         for name in ("temperature", "rope_base"):
             if getattr(self, name) <= 0:
                 raise UserError(f"{name} must be more than 0, got {getattr(self, name)}")
-        if self.first_heads is not None and (
-            self.first_heads < 1 or self.width % (2 * self.first_heads) or self.positions in ("deberta", "rope")
-        ):
-            raise UserError(f"first_heads must divide half the width, without deberta or rope, got {self.first_heads}")
+        if self.first_heads is not None and (self.first_heads < 1 or self.width % (2 * self.first_heads)):
+            raise UserError(f"first_heads must divide half the width, got {self.first_heads}")
         if not 0 <= self.dropout < 1:
             raise UserError(f"dropout must be from 0 up to but not 1, got {self.dropout}")
 
@@ -390,8 +388,6 @@ class RunConfig(Config):
             raise UserError(f"{self.method} needs a fixed number of iterations, got none: set iterations")
         if self.model.asides and lookup(self.method).supervised not in ("every", "local"):
             raise UserError(f"{self.method} has no states to look values up in: lookup and partial must be off")
-        if self.model.value_init != "random" and not lookup(self.method).latent:
-            raise UserError(f"{self.method} has no value embeddings of its own: value_init must be random")
         if self.model.positions == "abpe" and self.model.max_positions < self.longest_sequence:
             room, need = self.model.max_positions, self.longest_sequence
             raise UserError(f"graphs of {self.graph.nodes} nodes need up to {need} positions, got max_positions {room}")

@@ -29,7 +29,7 @@ def make(name, **more):
 def naive(name, positions, attention, x, layer):
     """Compute attention one pair of positions at a time, from the formulas of the papers."""
     batch, length, width = x.shape
-    heads, dim = 2, width // 2
+    heads, dim = attention.heads, width // attention.heads
     q, k, v = attention.project(x).chunk(3, dim=-1)
     out = torch.zeros_like(x)
     table = None
@@ -74,7 +74,8 @@ def naive(name, positions, attention, x, layer):
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"relative_bias": True}, {"relative_bias": True, "sharpen": "log-n", "window": 2}]
+    "more",
+    [{}, {"relative_bias": True}, {"relative_bias": True, "sharpen": "log-n", "window": 2}, {"first_heads": 4}],
 )
 @pytest.mark.parametrize("block", [3, 4, 128])
 @pytest.mark.parametrize("name", POSITIONS)
@@ -89,10 +90,11 @@ def test_attention_matches_the_double_loop(name, block, more, monkeypatch):
     close = {"rtol": 1e-4, "atol": 1e-5}  # rates of rotation and sharpness are kept in single precision
     torch.testing.assert_close(fast, expected, **close)
     torch.testing.assert_close(watched, expected, **close)
-    assert seen["pattern"].shape == (2, 2, 11, 11)
-    torch.testing.assert_close(seen["pattern"].sum(-1), torch.ones(2, 2, 11, dtype=torch.float64))
+    heads = more.get("first_heads", 2)
+    assert seen["pattern"].shape == (2, heads, 11, 11)
+    torch.testing.assert_close(seen["pattern"].sum(-1), torch.ones(2, heads, 11, dtype=torch.float64))
     assert (seen["pattern"].triu(1) == 0).all()
-    assert seen["z"].shape == (2, 2, 11, 8)
+    assert seen["z"].shape == (2, heads, 11, 16 // heads)
 
 
 @pytest.mark.parametrize("name", ["rope", "deberta"])
@@ -219,12 +221,11 @@ def test_only_the_layer_of_look_ups_gets_colder():
     assert torch.equal(later(x, positions, torch.arange(9), 1), plain(x, positions, torch.arange(9), 1))
 
 
-@pytest.mark.parametrize("name", ["abpe", "rope", "nope"])
-def test_a_focused_last_layer_gives_what_the_full_one_gives_there(name):
+@pytest.mark.parametrize("more", [{}, {"relative_bias": True, "offset_heads": 1, "sharpen": "log-n", "mlp_depth": 3}])
+@pytest.mark.parametrize("name", POSITIONS)
+def test_a_focused_last_layer_gives_what_the_full_one_gives_there(name, more):
     torch.manual_seed(1)
-    config = ModelConfig(
-        positions=name, pin_static=True, relative_bias=True, offset_heads=1, sharpen="log-n", mlp_depth=3, **CONFIG
-    )
+    config = ModelConfig(positions=name, pin_static=True, **CONFIG, **more)
     model = Transformer(config, Vocabulary(task=TaskConfig())).double().eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)

@@ -159,11 +159,23 @@ def test_pieces_add_up_and_padding_never_matters(name):
     torch.testing.assert_close(sum(learner(Sealed(row, totals))[0] for row in alone), whole)
 
 
+def every_switch(name):
+    """Give all choices of the laptop recipe that a method can make."""
+    chosen = {"mlp": "gated", "mlp_depth": 2, "relative_bias": True, "offset_heads": 1, "value_init": "characters"}
+    chosen |= {"first_mlp": False, "first_heads": 1, "sharpen": "log-n"}
+    if method(name).supervised in ("every", "local"):
+        chosen |= {"lookup": True, "partial": True}
+    if method(name).carries == "state":
+        chosen |= {"pin_static": True, "focus": True}
+    return chosen
+
+
+@pytest.mark.parametrize("switched", [False, True])
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_with_every_encoding_lowers_its_loss(name, positions):
+def test_every_method_with_every_encoding_lowers_its_loss(name, positions, switched):
     run = tiny(name)
-    run = replace(run, model=replace(run.model, positions=positions, focus=name == "stable" and positions != "deberta"))
+    run = replace(run, model=replace(run.model, positions=positions, **every_switch(name) if switched else {}))
     lesson, model = lesson_for(run), build_model(run)
     learner, optimizer = Learner(model, method(name)), make_optimizer(model, replace(run.train, lr=3e-3))
     losses = []

@@ -273,7 +273,6 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
         (["train", "--preset", "tiny-discrete", "--minutes", "-1"], "minutes must not be negative"),
         (["train", "--preset", "tiny-discrete", "--output", "bad.json"], "the run folder bad.json is a file"),
         (["train", "--preset", "tiny-feedforward", "--lookup"], "lookup and partial must be off"),
-        (["train", "--preset", "tiny-cot", "--value-init", "characters"], "value_init must be random"),
         (
             ["train", "--preset", "tiny-discrete", "--positions", "abpe", "--max-positions", "40"],
             "need up to 66 positions",

@@ -109,6 +109,7 @@ class Attention(nn.Module):
         chosen: Int[Tensor, "batch query"],
         positions: Positions,
         places: Int[Tensor, "pos"],
+        layer: int,
         *,
         watch: Watch | None = None,
     ) -> Float[Tensor, "batch query width"]:
@@ -122,7 +123,10 @@ class Attention(nn.Module):
             F.linear(x, weight[width:], shift[width:]).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
         )
         queries, keys = positions.turn(queries, places[chosen]), positions.turn(keys, places)
-        scores = (queries * queries.shape[-1] ** -0.5) @ keys.mT
+        scale = (positions.terms * queries.shape[-1]) ** -0.5
+        queries = queries * scale
+        relative = positions.relative(queries, keys, layer, scale, chosen)
+        scores = queries @ keys.mT if relative is None else _add_product(relative, queries, keys)
         if self.bias is not None:
             scores += self.bias.at(chosen, x.shape[1])
         else:

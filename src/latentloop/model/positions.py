@@ -35,11 +35,12 @@ class Positions(nn.Module, ABC):
         keys: Float[Tensor, "batch head key dim"],
         layer: int,
         scale: float,
+        chosen: Int[Tensor, "batch query"] | None = None,
     ) -> Tensor | None:
-        """Give what is added to the scores, or None; the last query stands where the last key stands.
+        """Give what is added to the scores, or None.
 
-        Queries come scaled; whatever has no query in it must scale itself. Entries with a key after its query are
-        meaningless: the causal mask hides them.
+        Queries stand where the ``chosen`` keys stand, or follow each other up to the last key. They come scaled; whatever
+        has no query in it must scale itself. Entries with a key after its query are meaningless: the causal mask hides them.
         """
 
 
@@ -61,7 +62,9 @@ class AbsolutePositions(Positions):
     def turn(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
         return x
 
-    def relative(self, queries: Tensor, keys: Tensor, layer: int, scale: float) -> None:  # noqa: D102
+    def relative(  # noqa: D102
+        self, queries: Tensor, keys: Tensor, layer: int, scale: float, chosen: Tensor | None = None
+    ) -> None:
         return None
 
 
@@ -70,19 +73,23 @@ class RotaryPositions(Positions):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        half = config.width // config.heads // 2
-        self.register_buffer("rates", config.rope_base ** (-torch.arange(half) / half), persistent=False)
+        self.base = config.rope_base
 
     def embed(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
         return x
 
     def turn(self, x: Float[Tensor, "batch head pos dim"], places: Int[Tensor, "..."]) -> Tensor:  # noqa: D102
-        angles = (places[..., None] * self.rates).unsqueeze(-3)
+        half = x.shape[-1] // 2
+        numbers = torch.arange(half, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
+        rates = self.base ** (-numbers / half)
+        angles = (places[..., None] * rates).unsqueeze(-3)
         left, right = x.chunk(2, dim=-1)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         return torch.cat([left * cos - right * sin, left * sin + right * cos], dim=-1)
 
-    def relative(self, queries: Tensor, keys: Tensor, layer: int, scale: float) -> None:  # noqa: D102
+    def relative(  # noqa: D102
+        self, queries: Tensor, keys: Tensor, layer: int, scale: float, chosen: Tensor | None = None
+    ) -> None:
         return None
 
 
@@ -98,7 +105,9 @@ class NoPositions(Positions):
     def turn(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
         return x
 
-    def relative(self, queries: Tensor, keys: Tensor, layer: int, scale: float) -> None:  # noqa: D102
+    def relative(  # noqa: D102
+        self, queries: Tensor, keys: Tensor, layer: int, scale: float, chosen: Tensor | None = None
+    ) -> None:
         return None
 
 
@@ -115,7 +124,7 @@ class DisentangledPositions(Positions):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.heads, self.window = config.heads, config.window
+        self.window = config.window
         self.table = nn.Embedding(config.window, config.relative_width)
         self.norm = nn.LayerNorm(config.relative_width)
         self.keys = nn.ModuleList(nn.Linear(config.relative_width, config.width) for _ in range(config.layers))
@@ -133,11 +142,16 @@ class DisentangledPositions(Positions):
         keys: Float[Tensor, "batch head key dim"],
         layer: int,
         scale: float,
+        chosen: Int[Tensor, "batch query"] | None = None,
     ) -> Tensor:
-        rows, columns = queries.shape[-2], keys.shape[-2]
+        (heads, rows), columns = queries.shape[1:3], keys.shape[-2]
         table = self.norm(self.table.weight)
-        with_key = self._heads(self.keys[layer](table))
-        with_query = self._heads(self.queries[layer](table) * scale)
+        with_key = self.keys[layer](table).unflatten(-1, (heads, -1)).transpose(0, 1)
+        with_query = (self.queries[layer](table) * scale).unflatten(-1, (heads, -1)).transpose(0, 1)
+        if chosen is not None:
+            apart = chosen[..., None] - torch.arange(columns, device=chosen.device)
+            apart = apart.clamp(0, self.window - 1)[:, None].expand(-1, heads, -1, -1)
+            return (queries @ with_key.mT).gather(-1, apart) + (with_query @ keys.mT).gather(-2, apart)
         near = min(columns, rows + self.window - 1)
         distances = torch.arange(near, -1, -1, device=queries.device).clamp(max=self.window - 1)
         # Entry [i, c] of this product is query i with distance near - c; row i of the result starts at rows - i.
@@ -150,9 +164,6 @@ class DisentangledPositions(Positions):
             return from_query + from_key
         far = queries @ with_key[:, -1:].mT + (keys[..., : columns - near, :] @ with_query[:, -1:].mT).mT
         return torch.cat([far, from_query + from_key], dim=-1)
-
-    def _heads(self, projected: Float[Tensor, "window width"]) -> Float[Tensor, "head window dim"]:
-        return projected.unflatten(-1, (self.heads, -1)).transpose(0, 1)
 
 
 POSITIONS: dict[str, type[Positions]] = {

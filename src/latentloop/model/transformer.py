@@ -67,11 +67,12 @@ class Layer(nn.Module):
         chosen: Tensor,
         positions: Positions,
         places: Tensor,
+        layer: int,
         watch: Watch | None,
         asides: Asides | None = None,
     ) -> Tensor:
         """Apply the layer at some positions only."""
-        added = self.attention.at(self.attention_norm(x), chosen, positions, places, watch=watch)
+        added = self.attention.at(self.attention_norm(x), chosen, positions, places, layer, watch=watch)
         return self._think(take(x, chosen), added, watch, asides)
 
     def _think(self, x: Tensor, added: Tensor, watch: Watch | None, asides: Asides | None) -> Tensor:
@@ -111,7 +112,7 @@ class Transformer(nn.Module):
         for name in config.asides:
             setattr(self, name, nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, sizes["value"])))
         if config.value_init == "characters":
-            start_from_characters(self.embeddings["value"], vocabulary.task.modulus)
+            start_from_characters(self.embeddings["token" if flat else "value"], vocabulary.task.modulus)
 
     def embed(self, symbols: dict[str, Int[Tensor, "batch pos"]], places: Tensor | None = None) -> Tensor:
         """Sum the embeddings of all factors, and of the position where the encoding has one."""
@@ -138,7 +139,7 @@ class Transformer(nn.Module):
             named = None if watch is None else _prefixed(watch, number)
             cache = None if caches is None else caches[number]
             if chosen is not None and number == len(self.layers) - 1:
-                x = layer.at(x, chosen, self.positions, places, named, asides)  # pyrefly: ignore
+                x = layer.at(x, chosen, self.positions, places, number, named, asides)  # pyrefly: ignore
             else:
                 x = layer(x, self.positions, places, number, asides=asides, visible=visible, cache=cache, watch=named)
             if number == 0 and asides is not None:
