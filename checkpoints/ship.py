@@ -1,6 +1,7 @@
-"""Turn a finished run into a shipped checkpoint: weights, measured scores, and the card that tells them.
+"""Turn a finished run into a shipped checkpoint, or measure one again: weights, scores, and the card that tells them.
 
 python checkpoints/ship.py runs/laptop-add-0 laptop-add [--sizes 8 16 32] [--instances 1024] [--stress 64]
+python checkpoints/ship.py checkpoints/laptop-add laptop-add
 """
 
 import argparse
@@ -34,7 +35,7 @@ def main() -> None:
     asked = parser.parse_args()
     final = Path(__file__).parent / asked.name
     folder = final.with_name(f".{asked.name}.part")
-    loop = LatentLoop.from_pretrained(asked.run / "last")
+    loop = LatentLoop.from_pretrained(asked.run / "last" if (asked.run / "last").exists() else asked.run)
     shutil.rmtree(folder, ignore_errors=True)
     loop.save_pretrained(folder)
 

@@ -77,8 +77,11 @@ def test_stress_of_a_right_model():
 
 def test_larger_graphs_come_where_names_allow():
     wide = clockwork_loop(TaskConfig(names=600))
-    assert [s.nodes for s in scenarios(wide, 128, 64)][-2:] == [256, 512]
-    assert [s.instances for s in scenarios(wide, 128, 64)][-2:] == [32, 16]
+    found = scenarios(wide, 128, 64)
+    assert {s.nodes for s in found} == {128, 256, 512}
+    assert {(s.nodes, s.instances) for s in found if s.family == "random"} == {(128, 64), (256, 32), (512, 16)}
+    assert {(s.nodes, s.instances) for s in found if s.family == "chain"} == {(128, 64), (256, 4), (512, 2)}
+    assert {s.nodes for s in scenarios(wide, 400, 1)} == {400, 512}
 
 
 def test_states_flipped_in_the_middle_are_what_thinking_starts_from():
@@ -120,5 +123,5 @@ def test_results_become_tables_and_cards():
     evaluation = json.loads(json.dumps(evaluate_sizes(loop, [8, 10], 3)))
     card = model_card("clockwork", metrics, evaluation, certificate, trouble)
     assert "| 8 | 3 | 100.00 |" in card
-    assert "| family chain | 10 | 2 | 100.00 |" in card
+    assert "| family chain | 10 | 2 | 100.00 | 100.00 | 1.10 | 0 | 0 |" in card
     assert isinstance(loop.model, Clockwork)

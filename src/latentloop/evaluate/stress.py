@@ -20,6 +20,8 @@ from latentloop.task.oracle import Solution, solve
 from latentloop.task.splits import PUBLISHED_SEED, TEST, generator, published_problems
 
 FLIPS = (0.01, 0.1, 0.5)
+LARGER, STRUCTURED = {256: 2, 512: 4, 1024: 8}, 8
+"""By what problems of larger sizes are fewer, and those of structured families once more: a chain takes N iterations."""
 Advance = Callable[[int], None]
 
 
@@ -44,10 +46,11 @@ def scenarios(loop: LatentLoop, nodes: int, instances: int, skip: int = 0) -> li
     for share in FLIPS:
         name = f"{share:.0%} flipped in the middle"
         found.append(Scenario(name=name, nodes=nodes, instances=instances, start="flipped", flipped=share))
-    found += [Scenario(name=f"family {name}", nodes=nodes, instances=instances, family=name) for name in FAMILIES]
-    for size, divisor in ((256, 2), (512, 4), (1024, 8)):
-        if size <= loop.run.task.names and size > nodes:
-            found.append(Scenario(name=f"{size} nodes", nodes=size, instances=max(1, instances // divisor)))
+    larger = {size: divisor for size, divisor in LARGER.items() if nodes < size <= loop.run.task.names}
+    for size, divisor in ({nodes: 1} | larger).items():
+        for name in FAMILIES:
+            count = instances // divisor // (STRUCTURED if size > nodes and name != "random" else 1)
+            found.append(Scenario(name=f"family {name}", nodes=size, instances=max(1, count), family=name))
     return [replace(scenario, skip=skip) for scenario in found]
 
 

@@ -64,19 +64,11 @@ def model_card(
         depth=config["graph"]["depth_limit"],
         sha256=model["sha256"],
     )
+    counts = "false halts", "cycles"
     parts = [
         "Published test problems of any depth, halting at the fixed point:\n",
         _table(
-            (
-                "nodes",
-                "problems",
-                "fully solved %",
-                "95 % interval",
-                "values right %",
-                "iterations / depth",
-                "false halts",
-                "cycles",
-            ),
+            ("nodes", "problems", "fully solved %", "95 % interval", "values right %", "iterations / depth", *counts),
             (_evaluated(row) for row in evaluation["rows"]),
         ),
         "\nEvery value combination of every equation, probed inside real problems (`latentloop certify`):\n",
@@ -86,7 +78,7 @@ def model_card(
         ),
         "\nWhere it was not trained (`latentloop stress`):\n",
         _table(
-            ("scenario", "nodes", "problems", "solved %", "iterations / depth"),
+            ("scenario", "nodes", "problems", "solved %", "at 4x the depth %", "iterations / depth", *counts),
             (_stressed(row) for row in stress["rows"]),
         ),
     ]
@@ -95,9 +87,12 @@ def model_card(
 
 def _evaluated(row: dict[str, Any]) -> Sequence[Any]:
     interval = f"{100 * row['solved_low']:.2f} .. {100 * row['solved_high']:.2f}"
-    counts = (round(row[key] * row["problems"]) for key in ("false_halts", "cycles"))
     shares = f"{100 * row['solved']:.2f}", interval, f"{100 * row['nodes_right']:.3f}"
-    return row["nodes"], row["problems"], *shares, f"{row['iterations_by_depth']:.2f}", *counts
+    return row["nodes"], row["problems"], *shares, f"{row['iterations_by_depth']:.2f}", *_counts(row)
+
+
+def _counts(row: dict[str, Any]) -> Sequence[int]:
+    return [round(row[key] * row["problems"]) for key in ("false_halts", "cycles")]
 
 
 def _certified(size: dict[str, Any]) -> Sequence[Any]:
@@ -107,13 +102,8 @@ def _certified(size: dict[str, Any]) -> Sequence[Any]:
 
 
 def _stressed(row: dict[str, Any]) -> Sequence[Any]:
-    return (
-        row["scenario"],
-        row["nodes"],
-        row["problems"],
-        f"{100 * row['solved']:.2f}",
-        f"{row['iterations_by_depth']:.2f}",
-    )
+    shares = f"{100 * row['solved']:.2f}", f"{100 * row['solved_4x']:.2f}"
+    return row["scenario"], row["nodes"], row["problems"], *shares, f"{row['iterations_by_depth']:.2f}", *_counts(row)
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
