@@ -17,42 +17,57 @@ class Clockwork(Transformer):
     """Computes right-hand sides from the tokens it embeds, by plain rules; ``twist`` may spoil what it decides."""
 
     twist = staticmethod(lambda values, before, kinds: values)
+    operations: tuple[str, ...] = ()
+    """What it takes the task's operations for, if not for what they are."""
 
     def embed(self, symbols, places=None):
         self.symbols = symbols
         return torch.zeros(*symbols["value"].shape, self.config.width)
 
     def block(self, x, places=None, *, watch=None, **_):
-        if watch is not None:  # it attends to everything before
-            pattern = torch.ones(x.shape[1], x.shape[1]).tril().softmax(-1)
-            watch("0.pattern", pattern.expand(len(x), self.config.heads, -1, -1))
+        if watch is not None:  # one head looks names up, and strays by a fifth; the others attend to themselves
+            pattern = torch.eye(x.shape[1]).repeat(len(x), self.config.heads, 1, 1)
+            for row, definitions in enumerate(self._definitions()):
+                for place, found in definitions.items():
+                    pattern[row, 1, place, [place, found]] = torch.tensor([0.2, 0.8])
+            watch("0.pattern", pattern)
         return x
 
-    def read(self, x):
-        symbols, empty = self.symbols, self.vocabulary.empty
-        values = symbols["value"].clone()
-        for row in range(len(values)):
-            known = {}
-            kinds, names = symbols["syntax"][row].tolist(), symbols["variable"][row].tolist()
+    def _definitions(self):
+        """Give, for each row, where each variable on a left-hand side is defined."""
+        for kinds, names in zip(self.symbols["syntax"].tolist(), self.symbols["variable"].tolist(), strict=True):
+            known, found = {}, {}
             for place, kind in enumerate(kinds):
                 if kind == 3:
-                    known[names[place + 1]] = int(symbols["value"][row, place + 1])
-            operands = []
-            for place, kind in enumerate(kinds):
-                if kind == 0:
-                    operands = [int(symbols["value"][row, place])]
+                    known[names[place + 1]] = place + 1
                 elif kind == 1 and kinds[place - 1] != 3:
-                    operands.append(known.get(names[place], empty))
+                    found[place] = known[names[place]]
+            yield found
+
+    def read(self, x):
+        symbols, values = self.symbols, self.symbols["value"].clone()
+        operations = self.operations or self.vocabulary.task.operations
+        for row, definitions in enumerate(self._definitions()):
+            total, operation = None, "+"
+            for place, kind in enumerate(symbols["syntax"][row].tolist()):
+                if kind == 0 or place in definitions:
+                    operand = int(symbols["value"][row, definitions.get(place, place)])
+                    total = operand if total is None else self._combine(total, operation, operand)
+                elif kind == 2:
+                    operation = operations[symbols["operation"][row, place]]
                 elif kind == 3:
-                    total = empty if empty in operands else sum(operands) % self.vocabulary.task.modulus
-                    values[row, place + 1] = total
-                    operands = []
+                    values[row, place + 1], total = total, None
         values = self.twist(values, symbols["value"], symbols["syntax"])
         decided = symbols | {"value": values}
         return {
             name: torch.nn.functional.one_hot(numbers, self.vocabulary.size(name)).float()
             for name, numbers in decided.items()
         }
+
+    def _combine(self, left, operation, right):
+        if self.vocabulary.empty in (left, right):
+            return self.vocabulary.empty
+        return {"+": left + right, "-": left - right, "*": left * right}[operation] % self.vocabulary.task.modulus
 
 
 def clockwork_loop(task: TaskConfig) -> LatentLoop:

@@ -222,7 +222,8 @@ class ModelConfig(Config):
             self.offset_heads and not self.relative_bias
         ):
             raise UserError(
-                f"offset_heads must be 0 to the number of heads, with relative_bias, got {self.offset_heads}"
+                f"offset_heads must be 0 to {min(self.heads, self.window - 1)} (heads, and distances of the window), "
+                f"with relative_bias, got {self.offset_heads}"
             )
         if self.focus and not self.pin_static:
             raise UserError("focus needs pin_static: other factors are read at every position")
@@ -232,9 +233,12 @@ class ModelConfig(Config):
             raise UserError("first_mlp can be off only where there is a second layer: raise layers")
         if self.layers == 1 and self.lookup and self.focus:
             raise UserError("lookup is read after the first layer and focus acts on the last: raise layers")
-        for name in ("temperature", "rope_base"):
-            if getattr(self, name) <= 0:
-                raise UserError(f"{name} must be more than 0, got {getattr(self, name)}")
+        if self.rope_base <= 0:
+            raise UserError(f"rope_base must be more than 0, got {self.rope_base}")
+        if self.temperature < 0.01:
+            raise UserError(
+                f"temperature must be at least 0.01 (set hard for the best key alone), got {self.temperature}"
+            )
         if self.first_heads is not None and (self.first_heads < 1 or self.width % (2 * self.first_heads)):
             raise UserError(f"first_heads must divide half the width, got {self.first_heads}")
         if not 0 <= self.dropout < 1:
@@ -350,6 +354,13 @@ class TrainConfig(Config):
         for name in ("lr", "warmup", "weight_decay", "clip", "seed", "final_lr", "lookup_weight", "partial_weight"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} must not be negative, got {getattr(self, name)}")
+        if self.seed >= 2**64:
+            raise UserError(f"the seed must be from 0 up to but not 2^64, got {self.seed}")
+        if self.true_states + self.damaged_states > 1:
+            shares = f"{self.true_states} and {self.damaged_states}"
+            raise UserError(
+                f"true_states and damaged_states are shares of all states: at most 1 together, got {shares}"
+            )
         for name in ("ema", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"{name} must be from 0 up to but not 1, got {getattr(self, name)}")

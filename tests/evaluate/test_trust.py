@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from clockwork import Clockwork, clockwork_loop
+from clockwork import clockwork_loop
 from latentloop.config import GraphConfig, TaskConfig
 from latentloop.errors import UserError
-from latentloop.evaluate.certify import certify, independent_equations, patterns
+from latentloop.evaluate.certify import certify, check_probes, independent_equations, patterns
 from latentloop.evaluate.stress import run_scenario, scenarios, stress
 from latentloop.report.card import model_card
-from latentloop.report.console import certificate_table, stress_table
+from latentloop.report.console import certificate_table, stress_table, verdict
 from latentloop.task.graph import ABSENT, sample
 from latentloop.task.splits import drawn_generator
 
@@ -38,9 +38,9 @@ def test_probed_equations_share_no_parent():
             assert len(parents) == fan_in * len(nodes) == len(set(parents))
 
 
-def small_loop(twist=None):
+def small_loop(twist=None, task="add"):
     """A clockwork of modulus 3, so that everything can be probed in a moment."""
-    loop = clockwork_loop(TaskConfig(modulus=3))
+    loop = clockwork_loop(TaskConfig.named(task, modulus=3))
     if twist is not None:
         loop.model.twist = twist
     return loop
@@ -51,6 +51,39 @@ def test_a_right_model_is_certified():
     assert found["entries"] == 3 + 9 + 27
     assert found["wrong"] == []
     assert {pattern["smallest_margin"] for pattern in found["patterns"].values()} == {1.0}
+    looked = found["lookup"]
+    assert looked["head"] == 1
+    for name in ("smallest", "median"):
+        assert looked[f"{name}_margin"] == pytest.approx(np.log(0.8 / 0.2), rel=1e-5)
+    for name in ("smallest", "mean"):
+        assert looked[f"{name}_attention"] == pytest.approx(0.8)
+
+
+def test_every_operation_is_probed():
+    loop = small_loop(task="all")
+    assert certify(loop, 10)["wrong"] == []
+    loop.model.operations = ("+", "+", "*")  # takes - for +
+    found = certify(loop, 10)
+    assert found["entries"] == 3 + 3 * 9 + 9 * 27
+    combine = {"+": np.add, "-": np.subtract, "*": np.multiply}
+    expected = set()
+    for probe in patterns(loop.run.task):
+        for values in probe.values.tolist():
+            right = said = values[0]
+            for operation, value in zip(probe.operations, values[1:], strict=True):
+                right = combine[operation](right, value) % 3
+                said = combine["+" if operation == "-" else operation](said, value) % 3
+            if right != said:
+                expected.add((probe.name, *values, str(said)))
+    assert {(w["pattern"], *w["operands"], w["said"]) for w in found["wrong"]} == expected
+    assert len(expected) > 50
+
+
+def test_scores_that_are_no_numbers_are_wrong():
+    loop = small_loop()
+    loop.model.read = lambda x: {"value": torch.full((*x.shape[:2], loop.vocabulary.size("value")), torch.nan)}
+    found = certify(loop, 10)
+    assert len(found["wrong"]) == found["entries"] == sum(size["wrong"] for size in found["patterns"].values())
 
 
 def test_every_wrong_entry_is_listed():
@@ -61,7 +94,11 @@ def test_every_wrong_entry_is_listed():
     wrong = {(entry["pattern"], tuple(entry["operands"])) for entry in found["wrong"]}
     sums = [("a" + " + b" * (k > 1) + " + c" * (k > 2), v) for k in (1, 2, 3) for v in np.ndindex(*[3] * k)]
     assert wrong == {(name, values) for name, values in sums if sum(values) % 3 == 2}
-    assert all(entry["said"] == 0 for entry in found["wrong"])
+    assert all(entry["said"] == "0" for entry in found["wrong"])
+    said = verdict({"sizes": [found]}, most=2).splitlines()
+    assert said[0] == f"10 nodes: {len(wrong)} of 39 entries wrong"
+    assert said[1] == "  a of 2: says 0"
+    assert said[3] == f"  and {len(wrong) - 2} more"
 
 
 def test_stress_of_a_right_model():
@@ -104,6 +141,8 @@ def test_only_discrete_states_can_be_trusted_so():
     loop.method = type(loop.method)(
         title="", iterations="fixed", carries="hidden", supervised="final", mechanisms=("no", "no", "no", "no")
     )
+    with pytest.raises(UserError, match="a certificate needs a size"):
+        check_probes(small_loop(), [])
     with pytest.raises(UserError, match="only methods with a discrete state"):
         certify(loop, 8)
     with pytest.raises(UserError, match="only methods with a discrete state"):
@@ -124,4 +163,3 @@ def test_results_become_tables_and_cards():
     card = model_card("clockwork", metrics, evaluation, certificate, trouble)
     assert "| 8 | 3 | 100.00 |" in card
     assert "| family chain | 10 | 2 | 100.00 | 100.00 | 1.10 | 0 | 0 |" in card
-    assert isinstance(loop.model, Clockwork)

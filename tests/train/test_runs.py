@@ -22,8 +22,7 @@ from latentloop.task.oracle import solve
 from latentloop.task.splits import validation_problems
 from latentloop.train.checkpoint import find_checkpoint, read_checkpoint
 from latentloop.train.log import read_log
-from latentloop.train.loop import build_model, make_fabric, train
-from latentloop.train.optimise import RunningMean
+from latentloop.train.loop import make_fabric, train
 
 QUICK = ("--steps", "12", "--validate-every", "6", "--checkpoint-every", "3", "--log-every", "2")
 
@@ -223,13 +222,6 @@ def test_validation_problems_are_like_those_trained_on(tmp_path):
     assert ((problems.fan_in == 0).sum(1) == run.graph.leaves).all()
 
 
-def test_the_mean_and_the_optimiser_follow_the_model_to_its_device(tmp_path):
-    """No second device is here; what can be seen is that everything is made from the model after it was moved."""
-    run = quick(ema=0.9)
-    model = build_model(run).to("meta")
-    assert all(p.device.type == "meta" for p in RunningMean(model, 0.9).model.parameters())
-
-
 @pytest.mark.parametrize("damage", ["cut", "alter", "remove", "manifest", "empty manifest", "weights"])
 def test_damaged_checkpoints_are_refused(damage, tmp_path):
     go(quick(), tmp_path / "run")
@@ -277,6 +269,11 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
             ["train", "--preset", "tiny-discrete", "--positions", "abpe", "--max-positions", "40"],
             "need up to 66 positions",
         ),
+        (["train", "--preset", "tiny-stable", "--seed", str(2**64)], "up to but not 2^64"),
+        (["train", "--preset", "tiny-stable", "--temperature", "1e-40"], "temperature must be at least 0.01"),
+        (["train", "--preset", "tiny-stable", "--true-states", "0.9", "--damaged-states", "0.9"], "at most 1 together"),
+        (["train", "--preset", "tiny-stable", "--window", "1"], "offset_heads must be 0 to 0"),
+        (["train", "--preset", "tiny-add", "--preset", "tiny-discret"], "unknown preset 'tiny-discret'"),
         (["train", "--preset", "tiny-stable", "--states", "0"], "states must be at least 1"),
         (["train", "--config", "worse.json"], "the model must be a mapping of settings, got 5"),
         (["evaluate", "nowhere"], "no checkpoint 'nowhere'"),

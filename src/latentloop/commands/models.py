@@ -1,7 +1,9 @@
 """Training, evaluating and asking models: presets, train, evaluate, and the model's side of solve."""
 
+import hashlib
+import json as json_format
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -47,12 +49,14 @@ def base_run(words: Sequence[str]) -> RunConfig:
 
 
 def _option(words: Sequence[str], name: str) -> str | None:
+    """Find an option's value; as everywhere, the last one counts."""
+    found = None
     for place, word in enumerate(words):
         if word == name and place + 1 < len(words):
-            return words[place + 1]
+            found = words[place + 1]
         if word.startswith(f"{name}="):
-            return word.partition("=")[2]
-    return None
+            found = word.partition("=")[2]
+    return found
 
 
 def train_from(base: RunConfig) -> Callable[..., None]:
@@ -80,7 +84,7 @@ def train_from(base: RunConfig) -> Callable[..., None]:
             resume: A run folder to go on with, exactly as if it had never stopped.
             output: The run folder. Default: runs/PRESET-SEED.
             minutes: Stop after so many minutes; schedules still follow --steps.
-            accelerator: Fabric's name of the devices: cpu, cuda, mps or auto.
+            accelerator: Fabric's name of the devices: cpu, cuda, mps ...; auto is cuda where there is one, and else cpu.
             devices: Devices on each machine.
             machines: Machines, each with so many devices.
             strategy: Fabric's name of how devices share the work, such as ddp.
@@ -124,15 +128,29 @@ class Asked:
     """The same, as an option."""
     device: str = "cpu"
     """Where to run: cpu, cuda, mps."""
+    temperature: float | None = None
+    """Divide the scores of look-ups by this. Default: the checkpoint's own."""
+    hard: bool = False
+    """Let look-ups attend to the best key alone."""
 
     def load(self) -> LatentLoop:
         """Load it."""
         if None not in (self.name, self.checkpoint):
             raise UserError(f"one model at a time, got {self.name} and --checkpoint {self.checkpoint}")
-        return LatentLoop.from_pretrained(self.name or self.checkpoint or DEFAULT_MODEL, device=self.device)
+        name = self.name or self.checkpoint or DEFAULT_MODEL
+        return LatentLoop.from_pretrained(
+            name, device=self.device, temperature=self.temperature, hard=self.hard or None
+        )
 
 
 DEFAULT = Asked()
+
+
+def result_path(output: Path | None, loop: LatentLoop, kind: str, settings: Mapping[str, Any]) -> Path:
+    """Name a result, if its user has not, after the weights and all that was asked of them: others keep theirs."""
+    asked = json_format.dumps([settings, loop.run.to_dict()], sort_keys=True)
+    key = hashlib.sha256(asked.encode()).hexdigest()
+    return output or Path("results") / f"{loop.run.method}-{loop.sha256[:8]}-{kind}-{key[:6]}.json"
 
 
 def evaluate(
@@ -160,7 +178,7 @@ def evaluate(
         iterations: The number for --halt fixed. Default: the model's own.
         cap: Iterations after which a model that has not halted is stopped. Default: nodes + 2.
         family: Shape of the graphs.
-        output: Where the tables go, as .json and .csv. Default: results/METHOD-HASH-HALT.
+        output: Where the tables go, as .json and .csv. Default: in results/, named after weights and settings.
         json: Print one JSON document on standard output, and nothing else there.
     """
     numbers = expand_sizes(sizes)
@@ -168,10 +186,10 @@ def evaluate(
     loop = model.load()
     check_names(loop.run.task, max(numbers))
     rule = effective_rule(loop, halt, cap, iterations)
-    path = output or Path("results") / f"{loop.run.method}-{loop.sha256[:8]}-{rule}"
+    settings: dict[str, Any] = {"halt": halt, "cap": cap, "iterations": iterations, "family": family, "skip": skip}
+    path = result_path(output, loop, rule, settings | {"sizes": numbers, "instances": instances})
     for written in evaluation_paths(path):
         check_writable(written)
-    settings: dict[str, Any] = {"halt": halt, "cap": cap, "iterations": iterations, "family": family, "skip": skip}
     with progress("problems", instances * len(numbers)) as advance:
         document = evaluate_sizes(loop, numbers, instances, **settings, advance=advance)
     write_evaluation(document, path)
@@ -211,12 +229,13 @@ def solve_with_model(
     input: Path | None,
     output: Path | None,
     cap: int | None,
+    device: str,
 ) -> None:
     """Ask a model, the default one if none is named, and show what it believes beside what the oracle knows."""
     if cap is not None and cap < 1:
         raise UserError(f"the cap must be at least 1, got {cap}")
     name = DEFAULT_MODEL if checkpoint is None else checkpoint
-    loop = LatentLoop.from_pretrained(name)
+    loop = LatentLoop.from_pretrained(name, device=device)
     task = language.config(loop.run.task)
     if input is not None:
 

@@ -114,6 +114,7 @@ def solve(
     input: Path | None = None,
     output: Path | None = None,
     cap: int | None = None,
+    device: str = "cpu",
 ) -> None:
     """Solve a problem, or a file of problems, with a trained model or with the oracle.
 
@@ -128,6 +129,7 @@ def solve(
         input: Solve many: a file of lines {"id": .., "text": ".."}.
         output: Where the answers to --input go, one line each in the same order. Default: standard output.
         cap: Iterations after which a model is stopped. Default: nodes + 2.
+        device: Where a model runs: cpu, cuda, mps.
     """
     if input is not None and (problem is not None or trace or json):
         raise UserError("--input solves a file of problems: leave out the problem, --trace and --json")
@@ -138,7 +140,8 @@ def solve(
     if not oracle:
         from latentloop.commands.models import solve_with_model
 
-        solve_with_model(checkpoint, language, problem, trace=trace, json=json, input=input, output=output, cap=cap)
+        shown: dict[str, Any] = {"trace": trace, "json": json, "input": input, "output": output}
+        solve_with_model(checkpoint, language, problem, **shown, cap=cap, device=device)
     elif input is not None:
         solve_many(input, output, language.config(), oracle_solver)
     else:

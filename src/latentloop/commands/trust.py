@@ -4,17 +4,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from latentloop.commands.models import DEFAULT, Asked
+from latentloop.commands.models import DEFAULT, Asked, result_path
 from latentloop.commands.terminal import Json, errors, print_json, progress
 from latentloop.commands.terminal import output as standard_output
 from latentloop.evaluate.certify import certify as certify_size
 from latentloop.evaluate.certify import check_probes, patterns
-from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.stress import scenarios
 from latentloop.evaluate.stress import stress as stress_model
 from latentloop.files import check_writable, write_json
 from latentloop.provenance import provenance
-from latentloop.report.console import certificate_table, stress_table
+from latentloop.report.console import certificate_table, stress_table, verdict
 
 
 def certify(
@@ -31,12 +30,13 @@ def certify(
     Args:
         model: Which model to ask, and where it runs.
         sizes: Nodes of the problems that the probed equations stand in.
-        output: Where the certificate goes, as .json. Default: results/METHOD-HASH-certificate.json.
+        output: Where the certificate goes, as .json. Default: in results/, named after weights and settings.
         json: Print one JSON document on standard output, and nothing else there.
     """
     loop = model.load()
     check_probes(loop, sizes)
-    path = _path(output, loop, "certificate")
+    path = result_path(output, loop, "certificate", {"sizes": sizes})
+    check_writable(path)
     total = len(sizes) * sum(len(probe.values) for probe in patterns(loop.run.task))
     with progress("entries", total) as advance:
         found = [certify_size(loop, nodes, advance=advance) for nodes in sizes]
@@ -45,7 +45,9 @@ def certify(
     if json:
         print_json(document)
     else:
-        standard_output().print(certificate_table(document))
+        out = standard_output()
+        out.print(certificate_table(document))
+        out.print(verdict(document))
     if any(size["wrong"] for size in found):
         sys.exit(1)
 
@@ -66,27 +68,22 @@ def stress(
         nodes: Nodes of the problems.
         instances: Problems of each kind, the first of the published ones; fewer of the larger ones.
         skip: Leave out so many of them first, for figures on problems that nobody has looked at.
-        output: Where the table goes, as .json. Default: results/METHOD-HASH-stress.json.
+        output: Where the table goes, as .json. Default: in results/, named after weights and settings.
         json: Print one JSON document on standard output, and nothing else there.
     """
     loop = model.load()
-    path = _path(output, loop, "stress")
+    settings = {"nodes": nodes, "instances": instances, "skip": skip}
+    path = result_path(output, loop, "stress", settings)
+    check_writable(path)
     total = sum(scenario.instances for scenario in scenarios(loop, nodes, instances))
     with progress("problems", total) as advance:
         rows = list(stress_model(loop, nodes, instances, skip=skip, advance=advance))
-    settings = {"nodes": nodes, "instances": instances, "skip": skip}
     document = {"rows": rows, "settings": settings, "model": loop.describe(), "provenance": provenance()}
     _keep(document, path)
     if json:
         print_json(document)
     else:
         standard_output().print(stress_table(document))
-
-
-def _path(output: Path | None, loop: LatentLoop, kind: str) -> Path:
-    path = output or Path("results") / f"{loop.run.method}-{loop.sha256[:8]}-{kind}.json"
-    check_writable(path)
-    return path
 
 
 def _keep(document: dict[str, Any], path: Path) -> None:

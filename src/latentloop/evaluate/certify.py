@@ -54,6 +54,8 @@ def check_probes(loop: LatentLoop, sizes: Sequence[int]) -> None:
     """Refuse a model that has no update to probe, and problems that cannot hold the probes."""
     if loop.method.carries != "state":
         raise UserError(f"only methods with a discrete state can be certified, and {loop.run.method} has none")
+    if not sizes:
+        raise UserError("a certificate needs a size of problems, such as 32, got none")
     for nodes in sizes:
         if not 4 <= nodes <= loop.run.task.names:
             raise UserError(f"probes need problems of 4 to {loop.run.task.names} nodes, got {nodes}")
@@ -68,13 +70,14 @@ def certify(loop: LatentLoop, nodes: int, *, advance: Callable[[int], None] = la
         margins = np.empty(len(probe.values), np.float32)
         for entries, found, said in _probe(loop, nodes, probe, index):
             margins[entries] = found
-            for entry, value in zip(entries[found <= 0], said[found <= 0], strict=True):
-                wrong = {"pattern": probe.name, "operands": probe.values[entry].tolist(), "said": int(value)}
-                result["wrong"].append(wrong)
+            wrong = ~(found > 0)  # a margin that is no number is no margin
+            for entry, value in zip(entries[wrong], said[wrong], strict=True):
+                operands, word = probe.values[entry].tolist(), loop.vocabulary.symbols("value")[value]
+                result["wrong"].append({"pattern": probe.name, "operands": operands, "said": word})
             advance(len(entries))
         result["patterns"][probe.name] = {
             "entries": len(margins),
-            "wrong": int((margins <= 0).sum()),
+            "wrong": int((~(margins > 0)).sum()),
             "smallest_margin": float(margins.min()),
             "median_margin": float(np.median(margins)),
         }
@@ -113,7 +116,7 @@ def _probe(loop: LatentLoop, nodes: int, probe: Probe, index: int) -> Iterator[t
 
 
 def independent_equations(problems: Problems, fan_in: int) -> ndarray:
-    """Choose (row, node) of equations with so many parents, none of which is shared with, or is, another one chosen."""
+    """Choose (row, node) of equations with so many parents, none of which is a parent of another one chosen."""
     chosen = []
     fan_ins = problems.fan_in
     for row in range(len(problems)):

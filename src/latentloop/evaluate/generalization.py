@@ -21,6 +21,8 @@ from latentloop.task.graph import EMPTY, Problems
 from latentloop.task.oracle import Solution, solve
 from latentloop.task.splits import PUBLISHED_SEED, published_problems
 from latentloop.tokens.trajectory import read_values, same_structure
+from latentloop.train.loop import validate, validation_lesson
+from latentloop.train.loss import Learner
 
 Rule = Literal["fixpoint", "depth", "paper", "fixed"]
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -194,6 +196,12 @@ def _count_trajectories(loop: LatentLoop, problems: Problems, advance: Advance) 
     return counts
 
 
+def validation_figures(loop: LatentLoop) -> dict[str, float]:
+    """Give the loss on validation problems, which is what choices are made by, inference's own among them."""
+    learner = Learner(loop.model, loop.method, loop.run.train)
+    return validate(learner, validation_lesson(loop.run), loop.model.norm.weight.device)
+
+
 def evaluate_sizes(
     loop: LatentLoop,
     sizes: Sequence[int],
@@ -209,6 +217,8 @@ def evaluate_sizes(
     """Evaluate size by size: a document with a row and curves for each, and everything needed to get them again."""
     settings: dict[str, Any] = {"halt": halt, "cap": cap, "iterations": iterations, "family": family, "skip": skip}
     rule = effective_rule(loop, halt, cap, iterations)
+    if not sizes:
+        raise UserError("an evaluation needs sizes such as 8, 16 and 32, got none")
     rows, curves = [], {}
     for nodes in sizes:
         counts = evaluate_size(loop, nodes, instances, **settings, advance=advance)
@@ -218,6 +228,7 @@ def evaluate_sizes(
     return {
         "rows": rows,
         "curves": curves,
+        "validation": validation_figures(loop),
         "average": float(np.mean([row["solved"] for row in rows])),
         "model": loop.describe(),
         "settings": settings | {"halt": rule, "sizes": list(sizes), "instances": instances, "seed": PUBLISHED_SEED},

@@ -77,17 +77,34 @@ class LatentLoop(
             raise UserError(f"cannot use the device {device!r}: {str(error).splitlines()[0]}") from error
 
     @classmethod
-    def from_pretrained(cls, name: str | Path = DEFAULT_MODEL, **hub: Any) -> "LatentLoop":  # pyrefly: ignore
-        """Load a shipped checkpoint by name, a checkpoint folder, the best of a run folder, or a repository of the hub."""
+    def from_pretrained(  # pyrefly: ignore
+        cls,
+        name: str | Path = DEFAULT_MODEL,
+        *,
+        device: str = "cpu",
+        temperature: float | None = None,
+        hard: bool | None = None,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        force_download: bool = False,
+        local_files_only: bool = False,
+        token: str | bool | None = None,
+    ) -> "LatentLoop":
+        """Load a shipped checkpoint by name, a checkpoint folder, the best of a run folder, or a repository of the hub.
+
+        ``temperature`` and ``hard`` are choices of inference that replace the checkpoint's own; the last five go to the hub.
+        """
+        own = {"device": device, "temperature": temperature, "hard": hard}
+        hub = {"revision": revision, "cache_dir": cache_dir, "force_download": force_download, "token": token}
         folder = shipped(str(name)) or Path(name)
         if folder.exists():
-            return cls._load(find_checkpoint(folder), device=hub.get("device", "cpu"))
+            return cls._load(find_checkpoint(folder), **own)
         if not _HUB_ID.fullmatch(str(name)) or Path(name).parent.is_dir():  # a path with a slip is no hub id
             raise UserError(
                 f"no checkpoint {str(name)!r}: expected a shipped name, a folder, or a hub id such as owner/name"
             )
         try:
-            return super().from_pretrained(name, **hub)
+            return super().from_pretrained(name, **hub, local_files_only=local_files_only, **own)
         except (HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:
             raise UserError(f"no checkpoint {str(name)!r}: it is no folder, and the hub does not give it") from error
 
@@ -101,8 +118,7 @@ class LatentLoop(
         force_download: bool,
         local_files_only: bool,
         token: str | bool | None,
-        device: str = "cpu",
-        **_: Any,
+        **own: Any,
     ) -> "LatentLoop":
         folder = snapshot_download(
             model_id,
@@ -112,11 +128,14 @@ class LatentLoop(
             local_files_only=local_files_only,
             token=token,
         )
-        return cls._load(Path(folder), device=device)
+        return cls._load(Path(folder), **own)
 
     @classmethod
-    def _load(cls, folder: Path, *, device: str) -> "LatentLoop":
-        return cls(read_checkpoint(folder), weights_hash(folder), device)
+    def _load(cls, folder: Path, *, device: str, **inference: Any) -> "LatentLoop":
+        checkpoint = read_checkpoint(folder)
+        chosen = {name: value for name, value in inference.items() if value is not None}
+        run = replace(checkpoint.run, model=replace(checkpoint.run.model, **chosen))
+        return cls(replace(checkpoint, run=run), weights_hash(folder), device)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         replace(self.checkpoint, weights=weights_of(self.model)).write_files(save_directory)

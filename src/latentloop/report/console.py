@@ -73,9 +73,8 @@ def _history(before: int, values: Iterable[int], truth: int | None) -> Iterator[
 def evaluation_table(document: dict[str, Any]) -> Table:
     """Show an evaluation, a row for each size."""
     model, approximate = document["model"], document["approximate_fixpoint"]
-    title = (
-        f"{model['method']} {model['name']}, {document['settings']['halt']}{' (approximate)' if approximate else ''}"
-    )
+    halt = f"{document['settings']['halt']}{' (approximate)' if approximate else ''}"
+    title = f"{model['method']} {model['name']}, {halt}; validation loss {document['validation']['loss']:.2g}"
     table = plain_table("nodes", "solved %", "95 %", "values %", "iter.", "/ depth", title=title)
     extra = {"false_halts": "false %", "cycles": "cycle %", "caps": "cap %", "structure_right": "structure %"}
     extra = {key: head for key, head in extra.items() if any(row.get(key) is not None for row in document["rows"])}
@@ -103,6 +102,20 @@ def certificate_table(document: dict[str, Any]) -> Table:
         margins = f"{looked['smallest_margin']:.2f}", f"{looked['median_margin']:.2f}"
         table.add_row(str(size["nodes"]), "look-up", "", "", *margins)
     return table
+
+
+def verdict(document: dict[str, Any], most: int = 10) -> str:
+    """Say in a line what a certificate found, and in one more for each of the first entries that are wrong."""
+    lines = []
+    for size in document["sizes"]:
+        lines.append(f"{size['nodes']} nodes: {len(size['wrong'])} of {size['entries']:,} entries wrong")
+        lines += [
+            f"  {entry['pattern']} of {', '.join(map(str, entry['operands']))}: says {entry['said']}"
+            for entry in size["wrong"][:most]
+        ]
+        if len(size["wrong"]) > most:
+            lines.append(f"  and {len(size['wrong']) - most:,} more")
+    return "\n".join(lines)
 
 
 def stress_table(document: dict[str, Any]) -> Table:
@@ -136,7 +149,8 @@ def presets_table(presets: Mapping[str, RunConfig], costs: Mapping[str, Any]) ->
     for name, run in presets.items():
         cost = costs[name]
         hours = cost.hours_on_two_cores
-        time = f"{3600 * hours:.0f} s" if hours < 0.05 else f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.0f} days"
+        units = (1 / 60, 3600, "s"), (1, 60, "min"), (48, 1, "h"), (float("inf"), 1 / 24, "days")
+        time = next(f"{hours * factor:.0f} {unit}" for below, factor, unit in units if hours < below)
         work = (
             f"{cost.flops_per_step / 1e9:,.2g}" if cost.flops_per_step < 1e10 else f"{cost.flops_per_step / 1e9:,.0f}"
         )

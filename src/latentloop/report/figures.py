@@ -5,16 +5,15 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-TRAINED_TO = 32
-
 
 def generalization_figure(documents: Mapping[str, dict[str, Any]]) -> Figure:
     """Draw % fully solved by size, one line for each evaluation, with 95 % intervals; what was trained on is shaded."""
     figure = Figure(figsize=(7.2, 4.2), layout="constrained")
     axes = figure.add_subplot()
     sizes = sorted({row["nodes"] for document in documents.values() for row in document["rows"]})
-    axes.axvspan(min(sizes) - 2, TRAINED_TO, color="#e8eef5", zorder=0)
-    axes.text(TRAINED_TO - 1, 2, "trained on", ha="right", va="bottom", fontsize=9, color="#5b7aa0")
+    trained_to = max(document["model"]["config"]["graph"]["nodes"] for document in documents.values())
+    axes.axvspan(min(sizes) - 2, trained_to, color="#e8eef5", zorder=0)
+    axes.text(trained_to - 1, 2, "trained on", ha="right", va="bottom", fontsize=9, color="#5b7aa0")
     for label, document in documents.items():
         rows = document["rows"]
         nodes = [row["nodes"] for row in rows]

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from latentloop.config import RunConfig
+from latentloop.config import GraphConfig, RunConfig
+from latentloop.model.transformer import Transformer
 from latentloop.task.graph import sample
 from latentloop.task.splits import train_generator
 from latentloop.tokens.vocabulary import Vocabulary
@@ -28,26 +29,37 @@ class Cost:
 
 
 def estimate(run: RunConfig) -> Cost:
-    """Count the parameters, and the tokens of one step's lesson; estimate the rest.
+    """Count the parameters, and the tokens of one step's lesson, smaller graphs that come first included; estimate the rest.
 
     A token costs two operations for each weight of the block, and attention two for each pair of positions and unit of
-    width, twice (five times for DeBERTa); a backward pass costs twice the forward one.
+    width, twice (five times for DeBERTa); a backward pass costs twice the forward one. A focused last layer needs keys and
+    values of all tokens, and everything else only where values are read.
     """
-    model = build_model(run)
-    rng = train_generator(run.train.seed, 0)
-    problems = sample(run.task, run.graph, run.train.batch, rng)
-    lesson = make_lesson(problems, run, Vocabulary(task=run.task), torch.Generator().manual_seed(0))
-    latent = isinstance(lesson, Lesson)
-    lengths = (lesson.mask.sum(1) if latent else lesson.lengths).double()
-    iterations = lesson.iterations if latent else run.model.iterations or 1
-    block = sum(p.numel() for p in model.layers.parameters())
-    products = 5 if run.model.positions == "deberta" else 2
-    attention = products * 2 * run.model.width * run.model.layers * float((lengths**2).sum())
-    flops = 3 * iterations * (2 * block * float(lengths.sum()) + attention)
+    model, share = build_model(run), run.train.small_share
+    parts = [_step(run, graph, model) for graph in (run.small_graph, run.graph)]
+    tokens, flops = (share * small + (1 - share) * full for small, full in zip(*parts, strict=True))
     return Cost(
         parameters=sum(p.numel() for p in model.parameters()),
-        tokens_per_step=int(lengths.sum()) * iterations,
+        tokens_per_step=round(tokens),
         flops_per_step=flops,
         steps=run.train.steps,
         hours_on_two_cores=flops * run.train.steps / TWO_CORES / 3600,
     )
+
+
+def _step(run: RunConfig, graph: GraphConfig, model: Transformer) -> tuple[float, float]:
+    """Give the tokens and the operations of a step on such graphs."""
+    problems = sample(run.task, graph, run.train.batch, train_generator(run.train.seed, 0))
+    lesson = make_lesson(problems, run, Vocabulary(task=run.task), torch.Generator().manual_seed(0))
+    if isinstance(lesson, Lesson):
+        lengths, read, iterations = lesson.mask.sum(1), lesson.start.targets().sum(1), lesson.iterations
+    else:
+        lengths, read, iterations = lesson.lengths, lesson.lengths, run.model.iterations or 1
+    lengths = lengths.double()
+    products, width = (5 if run.model.positions == "deberta" else 2), run.model.width
+    keys, forward = 2 * width * width, 0.0
+    for number, layer in enumerate(model.layers):
+        asked = read if run.model.focus and number == len(model.layers) - 1 else lengths
+        weights = sum(p.numel() for p in layer.parameters())
+        forward += 2 * float((keys * lengths + (weights - keys) * asked + products * width * asked * lengths).sum())
+    return float(lengths.sum()) * iterations, 3 * iterations * forward

@@ -57,6 +57,8 @@ def make_fabric(
     """Ask for devices; say in one line if they cannot be had."""
     if run.train.batch < devices * machines:
         raise UserError(f"a batch of {run.train.batch} cannot be shared by {devices * machines} devices: raise --batch")
+    if accelerator == "auto":
+        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         return Fabric(
             accelerator=accelerator,
@@ -145,8 +147,7 @@ class _Keeper:
         self.run, self.folder, self.model, self.optimizer, self.mean = run, folder, model, optimizer, mean
         self.metrics = metrics
         write_json(folder / "config.json", run.to_dict())
-        problems = validation_problems(run.task, run.graph, run.train.validation_problems)
-        self.lesson = make_lesson(problems, run, Vocabulary(task=run.task), torch.Generator().manual_seed(0))
+        self.lesson = validation_lesson(run)
         self.log = RunLog(folder, metrics["step"])
         self.progress = LiveProgress(console, run.train.steps, metrics["step"])
 
@@ -219,9 +220,8 @@ def backward(fabric: Fabric, learner: Any, lesson: Lesson | TrajectoryLesson, ro
 def _figures(fabric: Fabric, counts: Counts) -> dict[str, float]:
     """Merge counts over ranks, then divide each of them once."""
     names = sorted(counts)
-    merged = fabric.all_reduce(
-        torch.stack([counts[name].double().to(fabric.device) for name in names]), reduce_op="sum"
-    )
+    mine = torch.stack([counts[name].cpu().double() for name in names])  # not every device knows double precision
+    merged = mine if fabric.world_size == 1 else fabric.all_reduce(mine.to(fabric.device), reduce_op="sum")
     found = dict(zip(names, merged.tolist(), strict=True))  # pyrefly: ignore
     return _shares(found) | {"loss": found["sum/loss"] / (found["sum/steps"] / fabric.world_size)}
 
@@ -229,6 +229,12 @@ def _figures(fabric: Fabric, counts: Counts) -> dict[str, float]:
 def _shares(found: dict[str, float]) -> dict[str, float]:
     kinds = [name.removeprefix("all/") for name in found if name.startswith("all/")]
     return {f"right_{kind}": found[f"right/{kind}"] / found[f"all/{kind}"] for kind in kinds if found[f"all/{kind}"]}
+
+
+def validation_lesson(run: RunConfig) -> Lesson | TrajectoryLesson:
+    """Make the lesson that a run's choices are made by."""
+    problems = validation_problems(run.task, run.graph, run.train.validation_problems)
+    return make_lesson(problems, run, Vocabulary(task=run.task), torch.Generator().manual_seed(0))
 
 
 @torch.inference_mode()
