@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from latentloop.evaluate.certify import certify
+from latentloop.evaluate.certify import certify, lookup_margins
 from latentloop.evaluate.generalization import evaluate_sizes
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.stress import stress
@@ -50,6 +50,7 @@ def main() -> None:
     print(json.dumps([(row["nodes"], row["solved"]) for row in evaluation["rows"]]), flush=True)
     about: dict[str, Any] = {"model": loop.describe(), "provenance": provenance()}
     certificate = {"sizes": [certify(loop, nodes) for nodes in (32, 128)]} | about
+    certificate["lookups"] = [{"nodes": nodes} | lookup_margins(loop, nodes) for nodes in large]
     write_json(folder / "certificate.json", certificate)
     print([(size["entries"], len(size["wrong"])) for size in certificate["sizes"]], flush=True)
     trouble = {"rows": list(stress(loop, 128, asked.stress))} | about

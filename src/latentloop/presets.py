@@ -1,4 +1,4 @@
-"""Runs with a name: the paper's best models as the authors trained them, and tiny ones that take seconds."""
+"""Runs with a name: the paper's best models as the authors trained them, ours, and tiny ones that take seconds."""
 
 from dataclasses import replace
 from typing import Any

@@ -74,9 +74,9 @@ def model_card(
         "\nEvery value combination of every equation, probed inside real problems (`latentloop certify`):\n",
         _table(
             ("nodes", "entries", "wrong", "smallest margin", "smallest look-up margin"),
-            (_certified(size) for size in certificate["sizes"]),
+            [*map(_certified, certificate["sizes"]), *map(_looked_up, certificate.get("lookups", []))],
         ),
-        "\nWhere it was not trained (`latentloop stress`):\n",
+        "\nWhere it was not trained (`latentloop stress`); iterations after values were flipped are those from there on:\n",
         _table(
             ("scenario", "nodes", "problems", "solved %", "at 4x the depth %", "iterations / depth", *counts),
             (_stressed(row) for row in stress["rows"]),
@@ -93,6 +93,10 @@ def _evaluated(row: dict[str, Any]) -> Sequence[Any]:
 
 def _counts(row: dict[str, Any]) -> Sequence[int]:
     return [round(row[key] * row["problems"]) for key in ("false_halts", "cycles")]
+
+
+def _looked_up(size: dict[str, Any]) -> Sequence[Any]:
+    return size["nodes"], "-", "-", "-", f"{size['smallest_margin']:.2f}"
 
 
 def _certified(size: dict[str, Any]) -> Sequence[Any]:
