@@ -9,7 +9,7 @@ import torch
 from clockwork import clockwork_loop
 from latentloop.config import GraphConfig, TaskConfig
 from latentloop.errors import UserError
-from latentloop.evaluate.certify import certify, check_probes, independent_equations, lookup_margins, patterns
+from latentloop.evaluate.certify import certify, check_probes, independent_equations, patterns
 from latentloop.evaluate.stress import run_scenario, scenarios, stress
 from latentloop.report.card import model_card
 from latentloop.report.console import certificate_table, stress_table, verdict
@@ -156,12 +156,11 @@ def test_results_become_tables_and_cards():
     machine = {"cores": 2, "processor": "abacus"}
     metrics = {"step": 10, "seconds": 60.0, "provenance": {"command": "latentloop train", "machine": machine}}
     certificate = {"sizes": [certify(loop, 10)], "model": loop.describe()}
-    certificate["lookups"] = [{"nodes": 12} | lookup_margins(loop, 12)]
     trouble = {"rows": list(stress(loop, 10, 2)), "model": loop.describe()}
     assert certificate_table(certificate).row_count == 4
     assert stress_table(trouble).row_count == 14
     evaluation = json.loads(json.dumps(evaluate_sizes(loop, [8, 10], 3)))
     card = model_card("clockwork", metrics, evaluation, certificate, trouble)
     assert "| 8 | 3 | 100.00 |" in card
-    assert "| 12 | - | - | - | 1.39 |" in card
+    assert "| 10 | 39 | 0 | 1.00 | 1.39 |" in card
     assert "| family chain | 10 | 2 | 100.00 | 100.00 | 1.10 | 0 | 0 |" in card

@@ -74,7 +74,7 @@ def model_card(
         "\nEvery value combination of every equation, probed inside real problems (`latentloop certify`):\n",
         _table(
             ("nodes", "entries", "wrong", "smallest margin", "smallest look-up margin"),
-            [*map(_certified, certificate["sizes"]), *map(_looked_up, certificate.get("lookups", []))],
+            map(_certified, certificate["sizes"]),
         ),
         "\nWhere it was not trained (`latentloop stress`); iterations after values were flipped are those from there on:\n",
         _table(
@@ -93,10 +93,6 @@ def _evaluated(row: dict[str, Any]) -> Sequence[Any]:
 
 def _counts(row: dict[str, Any]) -> Sequence[int]:
     return [round(row[key] * row["problems"]) for key in ("false_halts", "cycles")]
-
-
-def _looked_up(size: dict[str, Any]) -> Sequence[Any]:
-    return size["nodes"], "-", "-", "-", f"{size['smallest_margin']:.2f}"
 
 
 def _certified(size: dict[str, Any]) -> Sequence[Any]:
