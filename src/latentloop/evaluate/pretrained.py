@@ -118,7 +118,10 @@ class LatentLoop(
         force_download: bool,
         local_files_only: bool,
         token: str | bool | None,
-        **own: Any,
+        device: str = "cpu",
+        temperature: float | None = None,
+        hard: bool | None = None,
+        **_: Any,
     ) -> "LatentLoop":
         folder = snapshot_download(
             model_id,
@@ -128,12 +131,12 @@ class LatentLoop(
             local_files_only=local_files_only,
             token=token,
         )
-        return cls._load(Path(folder), **own)
+        return cls._load(Path(folder), device=device, temperature=temperature, hard=hard)
 
     @classmethod
-    def _load(cls, folder: Path, *, device: str, **inference: Any) -> "LatentLoop":
+    def _load(cls, folder: Path, *, device: str, **inference: float | None) -> "LatentLoop":
         checkpoint = read_checkpoint(folder)
-        chosen = {name: value for name, value in inference.items() if value is not None}
+        chosen: dict[str, Any] = {name: value for name, value in inference.items() if value is not None}
         run = replace(checkpoint.run, model=replace(checkpoint.run.model, **chosen))
         return cls(replace(checkpoint, run=run), weights_hash(folder), device)
 
