@@ -1,7 +1,7 @@
 """What each choice of the laptop recipe is worth: everything on, then each choice off, in equal time on one core.
 
-python benchmarks/ablation.py                 (runs what is missing, two at a time; three seeds of five minutes or more)
-python benchmarks/ablation.py --draw          (docs/ablation.md and its pictures from the results so far)
+python benchmarks/ablation.py                 (runs what is missing, two at a time; three seeds of five minutes each)
+python benchmarks/ablation.py --draw          (docs/ablation.md and docs/ablation.png from the results so far)
 """
 
 import argparse
@@ -42,12 +42,10 @@ from latentloop.train.targets import make_lesson
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "ablation"
 SEEDS = (0, 1, 2)
-BUDGET = 3000
-"""What a run may cost, in steps of its table's base."""
+BUDGET, MINUTES = 3000, 5
+"""What a run may cost, in steps of everything on: about so many minutes of one core."""
 SIZES, INSTANCES = (16, 32, 64, 128), 64
-BASE, OPERATIONS = "everything on", "all three operations"
-MINUTES = {BASE: 5, OPERATIONS: 8}
-"""The base of each table, and about how many minutes of one core the budget is there."""
+BASE = "everything on"
 CHOICES: dict[str, dict[str, dict[str, Any]]] = {
     BASE: {},
     "true states only": {"train": {"true_states": 1.0, "damaged_states": 0.0}},
@@ -68,33 +66,24 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
     "temperature 1": {"model": {"temperature": 1.0}},
     "hard attention": {"model": {"hard": True}},
     "no offset heads, temperature 1": {"model": {"offset_heads": 0, "temperature": 1.0}},
-    OPERATIONS: {},
-    f"{OPERATIONS}, no partial read-out": {"model": {"partial": False}},
-    f"{OPERATIONS}, random value embeddings": {"model": {"value_init": "random"}},
-    f"{OPERATIONS}, two MLPs": {"model": {"mlp_depth": 2}},
 }
-"""Each row changes these settings of ``laptop-add`` or ``laptop-all`` at 16 nodes; some put on what larger presets have."""
+"""Each row changes these settings of ``laptop-add`` at 16 nodes; some put on what larger presets have."""
 AFTERWARDS = {"temperature 1": BASE, "hard attention": BASE, "no offset heads, temperature 1": "no offset heads"}
 """Choices that act at inference alone, and the row whose weights they are measured with."""
 
 
-def base_of(name: str) -> str:
-    """Give the row that a row is compared with."""
-    return OPERATIONS if name.startswith(OPERATIONS) else BASE
-
-
 def run_of(name: str, seed: int) -> RunConfig:
     """Give the run of one row; its number of steps is still to be measured."""
-    run = preset("laptop-all" if base_of(name) == OPERATIONS else "laptop-add")
+    run = preset("laptop-add")
     run = replace(run, graph=replace(run.graph, nodes=16), train=replace(run.train, small_nodes=None, small_share=0.0))
     for part, settings in CHOICES[name].items():
         run = replace(run, **{part: replace(getattr(run, part), **settings)})
     return replace(run, train=replace(run.train, seed=seed, log_every=25, validate_every=10**6, checkpoint_every=10**6))
 
 
-def step_costs(run: RunConfig, other: RunConfig, rounds: int = 30) -> tuple[float, float]:
-    """Compare a step in the small first part, and one later on, with a step of another run, taken in turn."""
-    ours, base = stepper(run), stepper(other)
+def step_costs(run: RunConfig, rounds: int = 30) -> tuple[float, float]:
+    """Compare a step in the small first part, and one later on, with a step of everything on, taken in turn."""
+    ours, base = stepper(run), stepper(run_of(BASE, 0))
 
     def cost(number: int) -> float:
         return median([ours(number + ahead) / base(ahead) for ahead in range(rounds)][5:])
@@ -120,19 +109,18 @@ def stepper(run: RunConfig) -> Callable[[int], float]:
 
 
 def measure(name: str, seed: int, budget: int) -> list[dict[str, Any]]:
-    """Train one row from scratch for the time of so many steps of its base, and measure what came out.
+    """Train one row from scratch for the time of so many steps of everything on, and measure what came out.
 
     Choices that act at inference alone come with the row they belong to.
     """
     run = run_of(name, seed)
-    base = base_of(name)
-    early, late = step_costs(run, run_of(base, 0)) if name != base else (1.0, 1.0)
+    early, late = step_costs(run) if name != BASE else (1.0, 1.0)
     small = run.train.small_share
     run = replace(run, train=replace(run.train, steps=max(2, round(budget / (small * early + (1 - small) * late)))))
     cut = small * run.train.steps
 
     def minutes(step: int) -> float:
-        return (min(step, cut) * early + max(step - cut, 0) * late) * MINUTES[base] / BUDGET
+        return (min(step, cut) * early + max(step - cut, 0) * late) * MINUTES / BUDGET
 
     with tempfile.TemporaryDirectory() as folder:
         outcome = train(run, Path(folder), make_fabric(run), resume=False, console=Console(stderr=True))
@@ -155,13 +143,14 @@ def measure(name: str, seed: int, budget: int) -> list[dict[str, Any]]:
         used = replace(run_of(choice, seed), train=run.train)
         loop = LatentLoop(replace(checkpoint, run=used))
         about = {"choice": choice, "asked": asked_of(choice, seed, budget), "config": used.to_dict()}
-        found.append(shared | about | _scores(loop, run_of(base, 0)))
+        found.append(shared | about | _scores(loop))
     return found
 
 
-def _scores(loop: LatentLoop, base: RunConfig) -> dict[str, Any]:
-    """Measure a model on what is the same for all rows of a table."""
+def _scores(loop: LatentLoop) -> dict[str, Any]:
+    """Measure a model on what is the same for all rows."""
     solved = {str(nodes): evaluate_size(loop, nodes, INSTANCES).figures()["solved"] for nodes in SIZES}
+    base = run_of(BASE, 0)
     problems = validation_problems(base.task, base.graph, 256)
     lesson = make_lesson(problems, base, loop.vocabulary, torch.Generator().manual_seed(0))
     return {
@@ -224,50 +213,31 @@ def spread(found: list[float | None], form: str) -> str:
 
 
 def draw(budget: int) -> None:
-    """Write the tables and the pictures of all results so far."""
-    tables = {base: results(base, budget) for base in MINUTES}
-    if BASE not in tables[BASE]:
-        sys.exit(f"no result of {BASE!r} in {RESULTS.relative_to(ROOT)} yet: run `python benchmarks/ablation.py`")
-    pages = []
-    for base, page, picture in ((BASE, PAGE, "ablation.png"), (OPERATIONS, MORE, "ablation-operations.png")):
-        found = tables[base]
-        if base not in found:
-            continue
-        rows = "\n".join(row(name, runs) for name, runs in found.items())
-        minutes = MINUTES[base] * budget / BUDGET
-        pages.append(page.format(rows=HEAD + rows, budget=budget, minutes=minutes, picture=picture))
-        trained = {name.removeprefix(f"{base}, "): runs for name, runs in found.items() if name not in AFTERWARDS}
-        save_figure(ablation_figure(trained, base), ROOT / "docs" / picture)
-    with writing(ROOT / "docs" / "ablation.md") as file:
-        file.write("\n".join([*pages, END]))
-
-
-def results(base: str, budget: int) -> dict[str, list[dict[str, Any]]]:
-    """Read all results of one table, by row."""
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for name in (name for name in CHOICES if base_of(name) == base):
+    """Write the table and the picture of all results so far."""
+    results: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for name in CHOICES:
         for seed in SEEDS:
-            if (result := stored(name, seed, budget)) is not None:
-                found[name].append(result)
-    return found
+            if (found := stored(name, seed, budget)) is not None:
+                results[name].append(found)
+    if BASE not in results:
+        sys.exit(f"no result of {BASE!r} in {RESULTS.relative_to(ROOT)} yet: run `python benchmarks/ablation.py`")
+    lines = []
+    for name, runs in results.items():
+        figures = [
+            name,
+            str(len(runs)),
+            spread([run["steps"] for run in runs], "{:,.0f}"),
+            spread([time_to(run["curve"]) for run in runs], "{:.1f}"),
+            spread([run["validation"]["loss"] for run in runs], "{:.2g}"),
+            *(spread([100 * run["solved"][str(nodes)] for run in runs], "{:.0f}") for nodes in SIZES),
+        ]
+        lines.append(f"| {' | '.join(figures)} |")
+    with writing(ROOT / "docs" / "ablation.md") as file:
+        file.write(PAGE.format(rows="\n".join(lines), budget=budget, minutes=MINUTES * budget / BUDGET))
+    trained = {name: runs for name, runs in results.items() if name not in AFTERWARDS}
+    save_figure(ablation_figure(trained, BASE), ROOT / "docs" / "ablation.png")
 
 
-def row(name: str, runs: list[dict[str, Any]]) -> str:
-    """Write one line of a table."""
-    figures = [
-        name.removeprefix(f"{OPERATIONS}, "),
-        str(len(runs)),
-        spread([run["steps"] for run in runs], "{:,.0f}"),
-        spread([time_to(run["curve"]) for run in runs], "{:.1f}"),
-        spread([run["validation"]["loss"] for run in runs], "{:.2g}"),
-        *(spread([100 * run["solved"][str(nodes)] for run in runs], "{:.0f}") for nodes in SIZES),
-    ]
-    return f"| {' | '.join(figures)} |"
-
-
-HEAD = """| choice | seeds | steps | minutes to 99 % | validation loss | N = 16 | N = 32 | N = 64 | N = 128 |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- |
-"""
 PAGE = """# What each choice of the recipe is worth
 
 `laptop-add` at 16 nodes with everything on, then with one choice changed. Every run starts from scratch and gets the same
@@ -280,24 +250,17 @@ states of all kinds, the same for all rows. The last columns are the share of 64
 the fixed point; sizes beyond 16 show what a choice does there, and chose nothing. Temperature and hard attention act at
 inference alone: these rows have the weights of *everything on*, or of *no offset heads*, which do not bear a first layer
 made sharper after training. *ReLU MLPs* have three hidden units a unit of width where gated ones have two: as many weights.
-The relative bias itself and the pinned factors were not tried without.
+The number of MLPs in the last layer, the relative bias itself and the pinned factors were not tried without.
 
+| choice | seeds | steps | minutes to 99 % | validation loss | N = 16 | N = 32 | N = 64 | N = 128 |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {rows}
 
-![Learning curves: sums]({picture})
-"""
-MORE = """## All three operations
+![Learning curves](ablation.png)
 
-`laptop-all` at 16 nodes, where products and two operations in a row make other choices matter; {budget:,} steps of it, about
-{minutes:g} minutes of one core.
-
-{rows}
-
-![Learning curves: all three operations]({picture})
-"""
-END = """Pictures show equations of three operands that come out right in training, against minutes of one core: grey is the
-first row of the table, colour the changed choice, one line a seed. Made by `python benchmarks/ablation.py`; results,
-settings and machine are in `benchmarks/results/ablation/`.
+Equations of three operands that come out right in training, against minutes of one core: grey is everything on, colour the
+changed choice, one line a seed. Made by `python benchmarks/ablation.py`; results, settings and machine are in
+`benchmarks/results/ablation/`.
 """
 
 
