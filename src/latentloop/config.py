@@ -339,16 +339,8 @@ class TrainConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in (
-            "steps",
-            "batch",
-            "micro_batch",
-            "log_every",
-            "validate_every",
-            "validation_problems",
-            "states",
-            "checkpoint_every",
-        ):
+        counts = "steps", "batch", "micro_batch", "states", "validation_problems"
+        for name in (*counts, "log_every", "validate_every", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in ("lr", "warmup", "weight_decay", "clip", "seed", "final_lr", "lookup_weight", "partial_weight"):
