@@ -266,6 +266,12 @@ class ModelConfig(Config):
         return cls(positions=match["positions"], **sizes, **settings)  # pyrefly: ignore
 
 
+def check_seed(seed: int) -> None:
+    """Refuse a seed that generators of random numbers cannot take."""
+    if not 0 <= seed < 2**64:
+        raise UserError(f"the seed must be from 0 up to but not 2^64, got {seed}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(Config):
     """How weights are found. Schedules depend on steps alone, so that runs reproduce."""
@@ -343,16 +349,13 @@ class TrainConfig(Config):
         for name in (*counts, "log_every", "validate_every", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("lr", "warmup", "weight_decay", "clip", "seed", "final_lr", "lookup_weight", "partial_weight"):
+        for name in ("lr", "warmup", "weight_decay", "clip", "final_lr", "lookup_weight", "partial_weight"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} must not be negative, got {getattr(self, name)}")
-        if self.seed >= 2**64:
-            raise UserError(f"the seed must be from 0 up to but not 2^64, got {self.seed}")
+        check_seed(self.seed)
         if self.true_states + self.damaged_states > 1:
             shares = f"{self.true_states} and {self.damaged_states}"
-            raise UserError(
-                f"true_states and damaged_states are shares of all states: at most 1 together, got {shares}"
-            )
+            raise UserError(f"true_states and damaged_states must be at most 1 together, got {shares}")
         for name in ("ema", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"{name} must be from 0 up to but not 1, got {getattr(self, name)}")

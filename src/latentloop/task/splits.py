@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 
-from latentloop.config import FamilyName, GraphConfig, TaskConfig
+from latentloop.config import FamilyName, GraphConfig, TaskConfig, check_seed
 from latentloop.errors import UserError
 from latentloop.task.graph import Problems, concatenate, sample
 
@@ -26,8 +26,7 @@ PUBLISHED_CHUNK = 64
 
 def generator(seed: int, *key: int) -> np.random.Generator:
     """Give the generator named by a seed and a key; different keys give independent streams."""
-    if not 0 <= seed < 2**64:  # a larger one would run over into the key
-        raise UserError(f"the seed must be from 0 up to but not 2^64, got {seed}")
+    check_seed(seed)  # a larger one would run over into the key
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
