@@ -1,11 +1,15 @@
-"""The table of methods: what each of them does, as data. Everything else reads it from here."""
+"""The table of methods: what each of them does, as data, and the settings that only it has."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
-from latentloop.errors import UserError, nearest
+from latentloop.schema import Variant
+from latentloop.errors import UserError
 
 Implemented = Literal["no", "partly", "yes"]
+TRAJECTORIES = {"value": 4, "equation-value": 10, "equation-operands-value": 16}
+"""Formats of a chain of thought, and the most tokens that a step of each takes."""
+TrajectoryFormat = Literal[tuple(TRAJECTORIES)]  # pyrefly: ignore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,14 +18,12 @@ class Method:
 
     title: str
     """The paper's name for it."""
-    iterations: Literal["one", "fixed", "adaptive", "autoregressive"]
-    """How often the recurrent block is applied."""
     carries: Literal["hidden", "state", "tokens"]
     """What goes from one iteration to the next: hidden vectors, a discrete state, or emitted tokens."""
     supervised: Literal["final", "every", "local", "next-token"]
     """Which outputs have a loss: the last iteration's, every iteration's, one update of any state's, or every next token."""
-    corrupted: bool = False
-    """Whether some training states hold wrong values, to be put right."""
+    adaptive: bool
+    """Whether the number of iterations follows the problem: the model stops by a halting rule."""
     mechanisms: tuple[Implemented, Implemented, Implemented, Implemented]
     """Recurrence, algorithmic supervision, discrete bottleneck, self-correction: the paper's Table 1."""
 
@@ -34,44 +36,179 @@ class Method:
 METHODS: dict[str, Method] = {
     "feedforward": Method(
         title="Feedforward End-to-End",
-        iterations="one", carries="hidden", supervised="final",
+        carries="hidden", supervised="final", adaptive=False,
         mechanisms=("no", "no", "no", "no"),
     ),
     "recurrent": Method(
         title="Recurrent End-to-End",
-        iterations="fixed", carries="hidden", supervised="final",
+        carries="hidden", supervised="final", adaptive=False,
         mechanisms=("partly", "no", "no", "no"),
     ),
     "cot": Method(
         title="Chain-of-Thought",
-        iterations="autoregressive", carries="tokens", supervised="next-token",
+        carries="tokens", supervised="next-token", adaptive=False,
         mechanisms=("partly", "partly", "no", "no"),
     ),
     "continuous": Method(
         title="Continuous Latent Space Supervision",
-        iterations="adaptive", carries="hidden", supervised="every",
+        carries="hidden", supervised="every", adaptive=True,
         mechanisms=("yes", "yes", "no", "no"),
     ),
     "discrete": Method(
         title="Discrete Latent Space Supervision",
-        iterations="adaptive", carries="state", supervised="every",
+        carries="state", supervised="every", adaptive=True,
         mechanisms=("yes", "yes", "yes", "no"),
     ),
     "corrected": Method(
         title="Discrete Latent Space Supervision ↻",
-        iterations="adaptive", carries="state", supervised="every", corrupted=True,
+        carries="state", supervised="every", adaptive=True,
         mechanisms=("yes", "yes", "yes", "yes"),
     ),
     "stable": Method(
-        title="Self-Stabilising Local Update",
-        iterations="adaptive", carries="state", supervised="local",
+        title="Self-Stabilizing Local Update",
+        carries="state", supervised="local", adaptive=True,
         mechanisms=("yes", "yes", "yes", "yes"),
     ),
 }  # fmt: skip
 
 
-def method(name: str) -> Method:
-    """Look up a method by name."""
-    if name not in METHODS:
-        raise UserError(f"unknown method {name!r}: {nearest(name, METHODS)}")
-    return METHODS[name]
+@dataclass(frozen=True, kw_only=True)
+class MethodConfig(Variant):
+    """A method, and the settings that exist for it alone."""
+
+    title: ClassVar[str] = "method"
+    iterations: ClassVar[int | None] = None
+    """Applications of the block, T; None where they adapt to the problem."""
+    pin_static: ClassVar[bool] = False
+    """Whether only values at right-hand sides are read and carried, and the other three factors stay the problem's."""
+
+    @property
+    def row(self) -> Method:
+        """The method's row of the table."""
+        return METHODS[self.name]
+
+    @property
+    def auxiliary(self) -> dict[str, float]:
+        """The auxiliary losses in use, with their weights."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feedforward(MethodConfig, name="feedforward"):
+    """One pass."""
+
+    iterations: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recurrent(MethodConfig, name="recurrent"):
+    """A fixed number of passes."""
+
+    iterations: int = 4
+    """Applications of the block, T."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check(["iterations"], 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainOfThought(MethodConfig, name="cot"):
+    """The solution written token by token."""
+
+    iterations: int = 1
+    """Applications of the block for each token, T."""
+    trajectory: TrajectoryFormat = "equation-value"
+    """What a step of the chain of thought writes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check(["iterations"], 1)
+
+    @property
+    def step_tokens(self) -> int:
+        """The most tokens that a step takes."""
+        return TRAJECTORIES[self.trajectory]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supervised(MethodConfig):
+    """What methods share that are told intermediate values in training."""
+
+    lookup_weight: float = 0.0
+    """Weight of an auxiliary loss: after the first layer, predict the value of each left-hand-side variable; 0: none."""
+    partial_weight: float = 0.0
+    """Weight of an auxiliary loss: halfway through the last layer's MLPs, predict the result of the first operation
+    (needs --mlp-depth 2 or more); 0: none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check(["lookup_weight", "partial_weight"], 0)
+
+    @property
+    def auxiliary(self) -> dict[str, float]:
+        """The auxiliary losses in use, with their weights."""
+        weights = {"lookup": self.lookup_weight, "partial": self.partial_weight}
+        return {name: weight for name, weight in weights.items() if weight > 0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continuous(Supervised, name="continuous"):
+    """Hidden vectors are carried, and every iteration has a loss."""
+
+    deeper: Literal["empty", "ignored"] = "empty"
+    """Target of values too deep to be known at an iteration: `empty` as in the authors' code, or no loss at all (the
+    paper's formula)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discrete(Continuous, name="discrete"):
+    """A discrete state is carried, and every iteration has a loss."""
+
+    pin_static: bool = False  # pyrefly: ignore
+    """Read and carry only values, at right-hand sides; the other three factors stay as the problem has them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corrected(Discrete, name="corrected"):
+    """A discrete state with some wrong values, to be corrected."""
+
+    corruption: float = 0.05
+    """Probability that a batch has wrong values."""
+    corruption_share: float = 0.5
+    """In such a batch, the share of candidates that get a random symbol."""
+    corruption_of: Literal["last", "frontier", "all"] = "last"
+    """Candidates for corruption: values computed last, those about to be computed, or all."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check(["corruption", "corruption_share"], 0, 1)
+        if self.corruption == 0:
+            raise UserError("corrected with a corruption of 0 is the method discrete: choose that")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stable(Supervised, name="stable"):
+    """One local update of any state."""
+
+    pin_static: ClassVar[bool] = True
+    states: int = 1
+    """States sampled for each problem."""
+    true_states: float = 0.25
+    """Share of states that the layer-by-layer algorithm goes through."""
+    damaged_states: float = 0.25
+    """Share of such states with some values replaced; the rest is wholly random."""
+    skew: float = 0.6
+    """Share of random states in which many values are 0 (or 1 where products occur)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check(["states"], 1)
+        self.check(["true_states", "damaged_states", "skew"], 0, 1)
+        if self.true_states + self.damaged_states > 1:
+            shares = f"{self.true_states} and {self.damaged_states}"
+            raise UserError(f"true_states and damaged_states must be at most 1 together, got {shares}")
+
+
+assert METHODS.keys() == MethodConfig.kinds.keys()
+MethodName = Literal[tuple(METHODS)]  # pyrefly: ignore

@@ -14,10 +14,10 @@ from latentloop.model.transformer import Transformer
 
 
 def forward_trajectories(model: Transformer, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos symbol"]:
-    """Give the logits of every next token."""
+    """Return the logits of every next token."""
     x = model.embed({"token": tokens})
-    for _ in range(model.config.iterations or 1):
-        x = model.block(x)
+    for iteration in range(model.method.iterations or 1):
+        x, _ = model.block(x, iteration=iteration)
     return model.read(x)["token"]
 
 
@@ -33,14 +33,14 @@ class Decoding:
     length: int = 0
 
     def advance(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch symbol"]:
-        """Take in new tokens and give the logits of the next."""
+        """Take in new tokens and return the logits of the next."""
         columns = torch.arange(self.length, self.length + tokens.shape[1], device=tokens.device)
         self.length += tokens.shape[1]
         places = (columns - self.padding[:, None]).clamp(min=0)
         visible = self._visible(columns)
-        x = self.model.embed({"token": tokens}, places)
-        for caches in self.caches:
-            x = self.model.block(x, places, visible=visible, caches=caches)
+        x = self.model.embed({"token": tokens})
+        for iteration, caches in enumerate(self.caches):
+            x, _ = self.model.block(x, places, iteration=iteration, visible=visible, caches=caches)
         return self.model.read(x[:, -1])["token"]
 
     def _visible(self, columns: Int[Tensor, "new"]) -> Bool[Tensor, "batch 1 new key"]:
@@ -102,4 +102,4 @@ def _decoding(model: Transformer, padding: Tensor, room: int) -> Decoding:
         return Cache(weight.new_empty(shape), weight.new_empty(shape))
 
     heads = [layer.attention.heads for layer in model.layers]  # pyrefly: ignore
-    return Decoding(model, [[cache(number) for number in heads] for _ in range(config.iterations or 1)], padding)
+    return Decoding(model, [[cache(number) for number in heads] for _ in range(model.method.iterations or 1)], padding)

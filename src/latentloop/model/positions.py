@@ -1,16 +1,18 @@
-"""Where a token stands: four encodings, siblings behind one contract.
+"""Where a token stands: five encodings, siblings behind one contract.
 
-An encoding may act at three places: on the embeddings, on queries and keys, and on the scores between them. Tests hold
-each against a double loop over positions.
+An encoding may act at three places: on what enters the block, on queries and keys, and on the scores between them. Tests
+compare each with a double loop over positions.
 """
 
 from abc import ABC, abstractmethod
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from latentloop.config import ModelConfig
+from latentloop.config.positions import AbsoluteConfig, BiasConfig, DisentangledConfig, RotaryConfig
 from latentloop.errors import UserError
 
 
@@ -18,152 +20,202 @@ class Positions(nn.Module, ABC):
     """The contract. ``places`` are the positions of tokens in their own sequence, padding not counted."""
 
     terms: int = 1
-    """Number of products summed in a score, which it is scaled by."""
+    """Number of products summed in a score: scores are divided by the square root of terms x head size."""
+    fusable: bool = True
+    """Whether scores are plain products of queries and keys, which a fused kernel can compute."""
 
     @abstractmethod
-    def embed(self, x: Float[Tensor, "batch pos width"], places: Int[Tensor, "..."]) -> Tensor:
-        """Act on the embeddings."""
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
 
-    @abstractmethod
-    def turn(self, x: Float[Tensor, "batch head pos dim"], places: Int[Tensor, "..."]) -> Tensor:
+    def enter(self, x: Float[Tensor, "batch pos width"], places: Int[Tensor, "..."]) -> Float[Tensor, "batch pos width"]:
+        """Act on what enters the block, at every iteration."""
+        return x
+
+    def rotate(self, x: Float[Tensor, "batch head pos dim"], places: Int[Tensor, "..."]) -> Tensor:
         """Act on queries or keys."""
+        return x
 
-    @abstractmethod
-    def relative(
+    def scores(
         self,
         queries: Float[Tensor, "batch head query dim"],
         keys: Float[Tensor, "batch head key dim"],
         layer: int,
+        *,
         scale: float,
+        sharpness: Float[Tensor, "..."] | None = None,
         chosen: Int[Tensor, "batch query"] | None = None,
-    ) -> Tensor | None:
-        """Give what is added to the scores, or None.
+    ) -> Float[Tensor, "batch head query key"]:
+        """Return the attention scores; the caller masks keys that come after their query.
 
-        Queries stand where the ``chosen`` keys stand, or follow each other up to the last key. They come scaled; whatever
-        has no query in it must scale itself. Entries with a key after its query are meaningless: the causal mask hides them.
+        Queries stand where the ``chosen`` keys stand, or are the last ones up to the last key. They come multiplied by
+        ``scale`` and ``sharpness`` [.., query, 1]; terms without a query in them must be multiplied here.
         """
-
-
-class AbsolutePositions(Positions):
-    """AbPE: a learned vector for each position, added to the embeddings."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.table = nn.Embedding(config.max_positions, config.width)
-
-    def embed(self, x: Float[Tensor, "batch pos width"], places: Int[Tensor, "..."]) -> Tensor:  # noqa: D102
-        room = self.table.num_embeddings
-        if int(places.max()) >= room:
-            raise UserError(
-                f"the model has absolute positions for {room} tokens, the sequence has {int(places.max()) + 1}"
-            )
-        return x + self.table(places)
-
-    def turn(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
-        return x
-
-    def relative(  # noqa: D102
-        self, queries: Tensor, keys: Tensor, layer: int, scale: float, chosen: Tensor | None = None
-    ) -> None:
-        return None
-
-
-class RotaryPositions(Positions):
-    """RoPE: queries and keys turn with their position, so that scores see differences."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.base = config.rope_base
-
-    def embed(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
-        return x
-
-    def turn(self, x: Float[Tensor, "batch head pos dim"], places: Int[Tensor, "..."]) -> Tensor:  # noqa: D102
-        half = x.shape[-1] // 2
-        numbers = torch.arange(half, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
-        rates = self.base ** (-numbers / half)
-        angles = (places[..., None] * rates).unsqueeze(-3)
-        left, right = x.chunk(2, dim=-1)
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-        return torch.cat([left * cos - right * sin, left * sin + right * cos], dim=-1)
-
-    def relative(  # noqa: D102
-        self, queries: Tensor, keys: Tensor, layer: int, scale: float, chosen: Tensor | None = None
-    ) -> None:
-        return None
+        return queries @ keys.mT
 
 
 class NoPositions(Positions):
     """NoPE: only the causal mask tells earlier from later."""
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
+        super().__init__(config)
 
-    def embed(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
-        return x
 
-    def turn(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
-        return x
+class AbsolutePositions(Positions):
+    """AbPE: a learned vector for each position, added to what enters the block, then a LayerNorm."""
 
-    def relative(  # noqa: D102
-        self, queries: Tensor, keys: Tensor, layer: int, scale: float, chosen: Tensor | None = None
-    ) -> None:
-        return None
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        assert isinstance(config.positions, AbsoluteConfig)
+        self.table = nn.Embedding(config.positions.max_positions, config.width)
+        self.norm = nn.LayerNorm(config.width)
+
+    def enter(self, x: Float[Tensor, "batch pos width"], places: Int[Tensor, "..."]) -> Tensor:
+        """Add the position's vector."""
+        room = self.table.num_embeddings
+        last = int(places.max())
+        if last >= room:
+            raise UserError(f"the model has absolute positions for {room} tokens, the sequence has {last + 1}")
+        return self.norm(x + self.table(places))
+
+
+class RotaryPositions(Positions):
+    """RoPE: queries and keys are rotated by their position, so that scores see differences."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        assert isinstance(config.positions, RotaryConfig)
+        self.base = config.positions.rope_base
+
+    def rotate(self, x: Float[Tensor, "batch head pos dim"], places: Int[Tensor, "..."]) -> Tensor:
+        """Rotate each pair of units (i, i + dim / 2) by position x rate."""
+        half = x.shape[-1] // 2
+        numbers = torch.arange(half, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
+        rates = self.base ** (-numbers / half)  # [half]
+        angles = (places[..., None] * rates).unsqueeze(-3)  # [.., 1, pos, half]
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        left, right = x.chunk(2, dim=-1)  # [batch, head, pos, half] each
+        return torch.cat([left * cos - right * sin, left * sin + right * cos], dim=-1)
 
 
 class DisentangledPositions(Positions):
-    """DeBERTa: scores add query-to-distance and key-to-distance products, for distances up to a window.
-
-    Products with every distance are computed as a matrix one column wider than needed. Read with rows shorter by one,
-    each row shifts against the one before, and what lay on diagonals comes to lie in columns: no index, no copy. Keys
-    that all queries see from beyond the window need no such matrix: there a score adds a number of the query's and a
-    number of the key's.
-    """
+    """DeBERTa: scores add query-to-distance and key-to-distance products, for distances up to a window."""
 
     terms = 3
+    fusable = False
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.window = config.window
-        self.table = nn.Embedding(config.window, config.relative_width)
-        self.norm = nn.LayerNorm(config.relative_width)
-        self.keys = nn.ModuleList(nn.Linear(config.relative_width, config.width) for _ in range(config.layers))
-        self.queries = nn.ModuleList(nn.Linear(config.relative_width, config.width) for _ in range(config.layers))
+        super().__init__(config)
+        assert isinstance(config.positions, DisentangledConfig)
+        width = config.positions.relative_width
+        self.window = config.positions.window
+        self.table = nn.Embedding(self.window, width)
+        self.norm = nn.LayerNorm(width)
+        self.keys = nn.ModuleList(nn.Linear(width, config.width) for _ in range(config.layers))
+        self.queries = nn.ModuleList(nn.Linear(width, config.width) for _ in range(config.layers))
+        self.dropout = nn.Dropout(config.dropout) if config.dropout_at == "authors" else nn.Identity()
 
-    def embed(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
-        return x
-
-    def turn(self, x: Tensor, places: Tensor) -> Tensor:  # noqa: D102
-        return x
-
-    def relative(  # noqa: D102
+    def scores(
         self,
         queries: Float[Tensor, "batch head query dim"],
         keys: Float[Tensor, "batch head key dim"],
         layer: int,
+        *,
         scale: float,
+        sharpness: Float[Tensor, "..."] | None = None,
         chosen: Int[Tensor, "batch query"] | None = None,
-    ) -> Tensor:
-        (heads, rows), columns = queries.shape[1:3], keys.shape[-2]
-        table = self.norm(self.table.weight)
-        with_key = self.keys[layer](table).unflatten(-1, (heads, -1)).transpose(0, 1)
-        with_query = (self.queries[layer](table) * scale).unflatten(-1, (heads, -1)).transpose(0, 1)
-        if chosen is not None:
-            apart = chosen[..., None] - torch.arange(columns, device=chosen.device)
-            apart = apart.clamp(0, self.window - 1)[:, None].expand(-1, heads, -1, -1)
-            return (queries @ with_key.mT).gather(-1, apart) + (with_query @ keys.mT).gather(-2, apart)
+    ) -> Float[Tensor, "batch head query key"]:
+        """Add q_i r^K_{i-j} and k_j r^Q_{i-j} to q_i k_j."""
+        heads = queries.shape[1]
+        table = self.dropout(self.norm(self.table.weight))  # [distance, relative_width]
+        with_query = self.keys[layer](table).unflatten(-1, (heads, -1)).transpose(0, 1)  # r^K [head, distance, dim]
+        with_key = (self.queries[layer](table) * scale).unflatten(-1, (heads, -1)).transpose(0, 1)  # r^Q
+        by_distance = self._chosen if chosen is not None else self._consecutive
+        from_query, from_key = by_distance(queries, keys, with_query, with_key, chosen)
+        relative = from_query + (from_key if sharpness is None else from_key * sharpness)  # [batch, head, query, key]
+        # Add the products of queries and keys in the same pass over memory.
+        flat = torch.baddbmm(relative.flatten(0, 1), queries.flatten(0, 1), keys.flatten(0, 1).mT)
+        return flat.unflatten(0, relative.shape[:2])
+
+    def _chosen(
+        self, queries: Tensor, keys: Tensor, with_query: Tensor, with_key: Tensor, chosen: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return both products for queries anywhere, by looking up the distance of each pair."""
+        apart = chosen[..., None] - torch.arange(keys.shape[-2], device=chosen.device)  # [batch, query, key]
+        apart = apart.clamp(0, self.window - 1)[:, None].expand(-1, queries.shape[1], -1, -1)
+        return (queries @ with_query.mT).gather(-1, apart), (with_key @ keys.mT).gather(-2, apart)
+
+    def _consecutive(
+        self, queries: Tensor, keys: Tensor, with_query: Tensor, with_key: Tensor, chosen: None
+    ) -> tuple[Tensor, Tensor]:
+        """Return both products for queries that follow each other up to the last key, without any index.
+
+        Products with every distance are computed as a matrix one column wider than needed. Read with rows shorter by one,
+        each row shifts against the one before, and what lay on diagonals comes to lie in columns. Keys that all queries
+        see from beyond the window need no such matrix: a score adds one number of the query and one of the key.
+        """
+        rows, columns = queries.shape[-2], keys.shape[-2]
         near = min(columns, rows + self.window - 1)
         distances = torch.arange(near, -1, -1, device=queries.device).clamp(max=self.window - 1)
         # Entry [i, c] of this product is query i with distance near - c; row i of the result starts at rows - i.
-        product = (queries @ with_key[:, distances].mT).flatten(-2)
+        product = (queries @ with_query[:, distances].mT).flatten(-2)
         from_query = product[..., rows:].unflatten(-1, (rows, near))
         # Entry [j, d] of this product is key j with distance d; row j of the result starts at -j.
-        product = (keys[..., columns - near :, :] @ with_query[:, distances.flip(0)].mT).flatten(-2)
+        product = (keys[..., columns - near :, :] @ with_key[:, distances.flip(0)].mT).flatten(-2)
         from_key = product[..., : near * near].unflatten(-1, (near, near))[..., near - rows :].mT
         if near == columns:
-            return from_query + from_key
-        far = queries @ with_key[:, -1:].mT + (keys[..., : columns - near, :] @ with_query[:, -1:].mT).mT
-        return torch.cat([far, from_query + from_key], dim=-1)
+            return from_query, from_key
+        far_query = (queries @ with_query[:, -1:].mT).expand(*from_query.shape[:3], columns - near)
+        far_key = (keys[..., : columns - near, :] @ with_key[:, -1:].mT).mT.expand(*from_key.shape[:3], columns - near)
+        return torch.cat([far_query, from_query], dim=-1), torch.cat([far_key, from_key], dim=-1)
+
+
+class BiasPositions(Positions):
+    """A learned bias for each layer, head and distance, added to the scores; some heads may start at a distance."""
+
+    START = 5.0
+    fusable = False
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        settings = config.positions
+        assert isinstance(settings, BiasConfig)
+        self.window = settings.window
+        self.tables = nn.ParameterList(
+            torch.zeros(config.heads_of(layer), settings.window) for layer in range(config.layers)
+        )
+        for table in list(self.tables)[1:]:
+            for head in range(settings.offset_heads):
+                table.data[head, head + 1] = self.START
+
+    def scores(
+        self,
+        queries: Float[Tensor, "batch head query dim"],
+        keys: Float[Tensor, "batch head key dim"],
+        layer: int,
+        *,
+        scale: float,
+        sharpness: Float[Tensor, "..."] | None = None,
+        chosen: Int[Tensor, "batch query"] | None = None,
+    ) -> Float[Tensor, "batch head query key"]:
+        """Add b_{i-j} to q_i k_j.
+
+        The last distance's bias is subtracted from all of them, to which softmax is invariant: distant keys need no sum.
+        """
+        scores = queries @ keys.mT  # [batch, head, query, key]
+        table = self.tables[layer] - self.tables[layer][:, -1:]  # [head, distance]
+        rows, columns = scores.shape[-2:]
+        if chosen is None:
+            near = min(columns, max(rows + self.window - 2, 1))
+            # Biases for distances near - 1 down to 1 - rows; windows of them, one step apart, are rows of the result.
+            distances = torch.arange(near - 1, -rows, -1, device=table.device).clamp(0, self.window - 1)
+            bias = table[:, distances].unfold(1, near, 1).flip(1)  # [head, query, near]
+        else:
+            near = columns
+            apart = chosen[..., None] - torch.arange(columns, device=chosen.device)  # [batch, query, key]
+            bias = table[:, apart.clamp(0, self.window - 1)].transpose(0, 1)  # [batch, head, query, key]
+        scores[..., columns - near :] += bias if sharpness is None else bias * sharpness
+        return scores
 
 
 POSITIONS: dict[str, type[Positions]] = {
@@ -171,4 +223,5 @@ POSITIONS: dict[str, type[Positions]] = {
     "rope": RotaryPositions,
     "nope": NoPositions,
     "deberta": DisentangledPositions,
+    "bias": BiasPositions,
 }

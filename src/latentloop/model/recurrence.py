@@ -1,104 +1,61 @@
-"""Thinking in a loop: what is carried from one application of the block to the next.
+"""Reasoning in a loop: a state goes through the block, a decision is made, and the decision is the next state.
 
-One ``unroll`` serves all latent methods. It is lazy: whoever reads it decides when to stop.
+Everything that runs a latent model goes through ``iterate``: solving, evaluating, certifying, stressing, capturing, and
+the training of methods that carry hidden vectors.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool
 from torch import Tensor
 
-from latentloop.methods import Method
-from latentloop.model.attention import Watch
-from latentloop.model.transformer import Asides, Transformer
-from latentloop.tokens.batch import Batch
-from latentloop.tokens.vocabulary import SYNTAX
-
-Logits = dict[str, Tensor]
+from latentloop.model.transformer import Output, Transformer
+from latentloop.tokens.state import Layout, State
 
 
-@dataclass(frozen=True, kw_only=True)
-class State:
-    """A discrete state: four factors at every position."""
+class Halt(Protocol):
+    """Decides which problems of a batch go on; see ``latentloop.model.halting``."""
 
-    syntax: Int[Tensor, "batch pos"]
-    variable: Int[Tensor, "batch pos"]
-    operation: Int[Tensor, "batch pos"]
-    value: Int[Tensor, "batch pos"]
-
-    @classmethod
-    def of(cls, batch: Batch) -> "State":
-        """Give the state before the first iteration: the problem, and nothing computed."""
-        return State(syntax=batch.syntax, variable=batch.variable, operation=batch.operation, value=batch.value)
-
-    def factors(self) -> dict[str, Tensor]:
-        """Give the factors by name."""
-        return vars(self)
-
-    def targets(self) -> Bool[Tensor, "batch pos"]:
-        """Say which positions are right-hand sides: variables after an equals sign."""
-        after_equals = F.pad(self.syntax[:, :-1] == SYNTAX.index("="), (1, 0))
-        return after_equals & (self.syntax == SYNTAX.index("variable"))
-
-    def places(self) -> Int[Tensor, "batch node"]:
-        """Give the positions of right-hand sides in their order; rows with fewer than others repeat position 0."""
-        targets = self.targets()
-        order = torch.where(targets, torch.arange(targets.shape[1], 0, -1, device=targets.device), 0)
-        found = order.topk(int(targets.sum(1).max()), dim=1).indices
-        return torch.where(targets.gather(1, found), found, 0)
-
-    def __getitem__(self, rows: Tensor | slice) -> "State":
-        return State(**{name: numbers[rows] for name, numbers in self.factors().items()})
+    def see(self, state: State) -> Bool[Tensor, "batch"] | slice | None:
+        """Take in the next state; return the rows that go on, or None if all of them stop."""
+        ...
 
 
-def discretise(logits: Logits, problem: State, *, pin_static: bool) -> State:
-    """Take the likeliest symbol of each factor; pinned, only values are taken, and only at right-hand sides."""
-    if pin_static:
-        return replace(problem, value=torch.where(problem.targets(), logits["value"].argmax(-1), problem.value))
-    return State(**{name: scores.argmax(-1) for name, scores in logits.items()})
+def update(model: Transformer, state: State, layout: Layout) -> tuple[State, Output]:
+    """Apply the block once, then decide."""
+    output = model(state, layout)
+    return decide(model, output, state, layout), output
 
 
-def _spread(
-    scores: Float[Tensor, "batch query symbol"], chosen: Tensor, length: int
-) -> Float[Tensor, "batch pos symbol"]:
-    """Put scores of some positions where they belong; others get zeros, and nobody reads them."""
-    blank = scores.new_zeros(scores.shape[0], length, scores.shape[2])
-    return blank.scatter(1, chosen[..., None].expand(scores.shape), scores)
+def iterate(model: Transformer, state: State, layout: Layout, halt: Halt) -> Iterator[tuple[State, Output]]:
+    """Update until every problem has stopped; yield each state and the output it was decided from."""
+    going: Tensor | slice | None = slice(None)
+    while going is not None:
+        state, layout = state[going], layout[going]
+        state, output = update(model, state, layout)
+        yield state, output
+        going = halt.see(state)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """What one application of the block gives."""
-
-    logits: Logits
-    """By factor."""
-    hidden: Float[Tensor, "batch query width"]
-    asides: dict[str, Tensor]
-    """Logits [batch, pos, value] of the read-outs that only training uses, where the model has them and is training."""
+def decide(model: Transformer, output: Output, state: State, layout: Layout) -> State:
+    """Take the likeliest symbol of each factor that is read, and what else the method carries."""
+    symbols = {name: scores.argmax(-1) for name, scores in output.logits.items()}
+    if model.method.pin_static:  # only values change, and only at right-hand sides
+        symbols["value"] = layout.write(state.value, symbols["value"])
+    hidden = output.hidden if model.method.row.carries == "hidden" else None
+    return replace(state, **symbols, hidden=hidden, iteration=state.iteration + 1)
 
 
-def unroll(
-    model: Transformer, problem: State, method: Method, *, watch: Watch | None = None, hidden: Tensor | None = None
-) -> Iterator[Step]:
-    """Apply the block again and again; yield what each iteration gives.
+@dataclass
+class Fixed:
+    """Stop after a number of iterations."""
 
-    A discrete method re-embeds its own decisions; the others hand on hidden vectors, and the problem is read only once.
-    """
-    hidden = model.embed(problem.factors()) if hidden is None else hidden
-    chosen = problem.places() if model.config.focus else None
-    while True:
-        seen: Asides = {}
-        hidden = model.block(hidden, watch=watch, asides=seen, chosen=chosen)
-        logits = model.read(hidden)
-        asides = {name: getattr(model, name)(seen[name]) for name in model.config.asides if model.training}
-        if chosen is not None:
-            length = problem.value.shape[1]
-            logits = {name: _spread(scores, chosen, length) for name, scores in logits.items()}
-            if "partial" in asides:
-                asides["partial"] = _spread(asides["partial"], chosen, length)
-        yield Step(logits=logits, hidden=hidden, asides=asides)
-        if method.carries == "state":
-            hidden = model.embed(discretise(logits, problem, pin_static=model.config.pin_static).factors())
+    iterations: int
+    done: int = 0
+
+    def see(self, state: State) -> slice | None:
+        """Count an iteration."""
+        self.done += 1
+        return slice(None) if self.done < self.iterations else None

@@ -1,166 +1,179 @@
 """The recurrent block: pre-LayerNorm causal layers, with factored or flat embeddings and read-outs."""
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from latentloop.config import ModelConfig
-from latentloop.model.attention import Attention, Cache, Watch, take
+from latentloop.methods import MethodConfig
+from latentloop.model.attention import Attention, Cache, take
 from latentloop.model.characters import start_from_characters
 from latentloop.model.positions import POSITIONS, Positions
+from latentloop.model.tap import Tap, Taps
+from latentloop.tokens.state import Layout, State
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 
 
-class GatedMLP(nn.Module):
-    """Hidden units multiplied by gates: products of sums come naturally."""
+class MLP(nn.Module):
+    """LayerNorm, then one hidden layer: ReLU, or units multiplied by SiLU gates, with which products come naturally."""
 
-    def __init__(self, width: int, hidden: int) -> None:
+    def __init__(self, config: ModelConfig, number: int, tap: Tap) -> None:
         super().__init__()
-        self.into = nn.Linear(width, 2 * hidden)
-        self.out = nn.Linear(hidden, width)
+        hidden = config.mlp_ratio * config.width
+        self.gated = config.mlp == "gated"
+        self.norm = nn.LayerNorm(config.width)
+        self.into = nn.Linear(config.width, 2 * hidden if self.gated else hidden)
+        self.out = nn.Linear(hidden, config.width)
+        self.tap = tap
+        self.suffix = f".{number}" if number else ""
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
-        """Apply the MLP."""
-        units, gates = self.into(x).chunk(2, dim=-1)
-        return self.out(F.silu(gates) * units)
-
-
-def _relu_mlp(width: int, hidden: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, width))
-
-
-Asides = dict[str, Tensor]
-"""What a read-out that only training uses looks at, by its name: ``lookup`` or ``partial``."""
-
-_MLPS = {"relu": _relu_mlp, "gated": GatedMLP}
+        """Return what is added to the residual stream."""
+        units = self.into(self.norm(x))  # [.., hidden], or twice as many: values, then gates
+        if self.gated:
+            values, gates = units.chunk(2, dim=-1)
+            values = self.tap(f"mlp_pre_linear{self.suffix}", values)
+            units = F.silu(self.tap(f"mlp_pre{self.suffix}", gates)) * values
+        else:
+            units = F.relu(self.tap(f"mlp_pre{self.suffix}", units))
+        return self.tap(f"mlp_out{self.suffix}", self.out(self.tap(f"mlp_post{self.suffix}", units)))
 
 
 class Layer(nn.Module):
-    """Attention, then an MLP, each added to what came in."""
+    """Attention, then MLPs, each added to what came in."""
 
-    def __init__(self, config: ModelConfig, number: int) -> None:
+    def __init__(self, config: ModelConfig, number: int, taps: Taps) -> None:
         super().__init__()
+        self.tap = Tap(taps, number)
         self.attention_norm = nn.LayerNorm(config.width)
-        self.attention = Attention(config, number)
-        self.mlp = None
-        if number > 0 or config.first_mlp:
-            self.mlp_norm = nn.LayerNorm(config.width)
-            self.mlp = _MLPS[config.mlp](config.width, config.mlp_ratio * config.width)
+        self.attention = Attention(config, number, self.tap)
+        count = config.mlp_depth if number == config.layers - 1 else 1
+        if number == 0 and not config.first_mlp:
+            count = 0
+        self.mlps = nn.ModuleList(MLP(config, which, self.tap) for which in range(count))
         self.dropout = nn.Dropout(config.dropout)
-        more = config.mlp_depth - 1 if number == config.layers - 1 else 0
-        self.more_mlps = nn.ModuleList(
-            nn.Sequential(nn.LayerNorm(config.width), _MLPS[config.mlp](config.width, config.mlp_ratio * config.width))
-            for _ in range(more)
-        )
+        self.attention_dropout = self.dropout if config.dropout_at == "outputs" else nn.Identity()
 
     def forward(
-        self, x: Tensor, positions: Positions, places: Tensor, layer: int, *, asides: Asides | None = None, **attention
-    ) -> Tensor:
-        """Apply the layer; ``attention`` is passed on (mask, cache, watch)."""
-        added = self.attention(self.attention_norm(x), positions, places, layer, **attention)
-        return self._think(x, added, attention.get("watch"), asides)
-
-    def at(
         self,
-        x: Tensor,
-        chosen: Tensor,
+        x: Float[Tensor, "batch pos width"],
         positions: Positions,
-        places: Tensor,
-        layer: int,
-        watch: Watch | None,
-        asides: Asides | None = None,
-    ) -> Tensor:
-        """Apply the layer at some positions only."""
-        added = self.attention.at(self.attention_norm(x), chosen, positions, places, layer, watch=watch)
-        return self._think(take(x, chosen), added, watch, asides)
-
-    def _think(self, x: Tensor, added: Tensor, watch: Watch | None, asides: Asides | None) -> Tensor:
-        """Add what attention found, and what the MLPs make of it."""
-        middle = x + self.dropout(added)
-        if watch is not None:
-            watch("resid_pre", x)
-            watch("resid_mid", middle)
-        if self.mlp is None:
-            return middle
-        post = self.mlp(self.mlp_norm(middle))
-        if watch is not None:
-            watch("mlp_post", post)
-        x = middle + self.dropout(post)
-        halfway = (1 + len(self.more_mlps)) // 2
-        for number, mlp in enumerate(self.more_mlps, 1):
-            if asides is not None and number == halfway:
-                asides["partial"] = x
+        places: Int[Tensor, "..."],
+        *,
+        chosen: Int[Tensor, "batch query"] | None = None,
+        visible: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> tuple[Float[Tensor, "batch query width"], Float[Tensor, "batch query width"]]:
+        """Apply the layer at all positions or the chosen ones; return its result, and that of half of its MLPs."""
+        x = self.tap("resid_pre", x)
+        added = self.attention(
+            self.attention_norm(x), positions, places, chosen=chosen, visible=visible, cache=cache
+        )
+        x = self.tap("resid_mid", (x if chosen is None else take(x, chosen)) + self.attention_dropout(added))
+        halfway = x
+        for number, mlp in enumerate(self.mlps):
+            if number == len(self.mlps) // 2:
+                halfway = x
             x = x + self.dropout(mlp(x))
-        return x
+        return self.tap("resid_post", x), halfway
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What one application of the block gives, at every position; where only values are read, at right-hand sides."""
+
+    logits: dict[str, Float[Tensor, "batch query symbol"]]
+    """By factor."""
+    hidden: Float[Tensor, "batch query width"]
+    auxiliary: dict[str, Float[Tensor, "batch pos symbol"]]
+    """Logits of the auxiliary read-outs, in training: ``lookup`` at every position, ``partial`` where logits are."""
 
 
 class Transformer(nn.Module):
-    """Embeddings, one block of layers, a final LayerNorm, read-outs; iterating it is up to ``recurrence``."""
+    """Embeddings, one block of layers, a final LayerNorm, read-outs. ``recurrence`` applies it again and again."""
 
-    def __init__(self, config: ModelConfig, vocabulary: Vocabulary, *, flat: bool = False) -> None:
+    def __init__(self, config: ModelConfig, vocabulary: Vocabulary, method: MethodConfig) -> None:
         super().__init__()
-        self.config, self.vocabulary = config, vocabulary
+        self.config, self.vocabulary, self.method = config, vocabulary, method
+        self.taps = Taps()
+        self.tap = Tap(self.taps)
+        flat = not method.row.latent
         sizes = {"token": len(vocabulary)} if flat else {factor: vocabulary.size(factor) for factor in FACTORS}
         self.embeddings = nn.ModuleDict({name: nn.Embedding(size, config.width) for name, size in sizes.items()})
-        read = {"value": sizes["value"]} if config.pin_static else sizes
+        read = {"value": sizes["value"]} if method.pin_static else sizes
         self.readouts = nn.ModuleDict({name: nn.Linear(config.width, size) for name, size in read.items()})
-        self.positions = POSITIONS[config.positions](config)
-        self.layers = nn.ModuleList(Layer(config, number) for number in range(config.layers))
+        self.positions = POSITIONS[config.positions.name](config)
+        self.dropout = nn.Dropout(config.dropout) if config.dropout_at == "authors" else nn.Identity()
+        self.layers = nn.ModuleList(Layer(config, number, self.taps) for number in range(config.layers))
         self.norm = nn.LayerNorm(config.width)
-        self.apply(_initialise)
-        for name in config.asides:
-            setattr(self, name, nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, sizes["value"])))
+        self.apply(lambda module: _initialize(module, config.embedding_std))
+        self.auxiliary = nn.ModuleDict(
+            {
+                name: nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, sizes["value"]))
+                for name in method.auxiliary
+            }
+        )
         if config.value_init == "characters":
             start_from_characters(self.embeddings["token" if flat else "value"], vocabulary.task.modulus)
 
-    def embed(self, symbols: dict[str, Int[Tensor, "batch pos"]], places: Tensor | None = None) -> Tensor:
-        """Sum the embeddings of all factors, and of the position where the encoding has one."""
-        x = torch.stack([self.embeddings[name](numbers) for name, numbers in symbols.items()]).sum(0)
-        return self.positions.embed(x, _places(x) if places is None else places)
+    def forward(self, state: State, layout: Layout) -> Output:
+        """Apply the block once to a state."""
+        x = self.embed(state.factors()) if state.hidden is None else state.hidden
+        # Where only values are read, the last layer is needed at right-hand sides only.
+        chosen = layout.rhs if self.method.pin_static else None
+        hidden, inner = self.block(x, iteration=state.iteration, chosen=chosen)
+        auxiliary = {name: read(inner[name]) for name, read in self.auxiliary.items() if self.training}
+        return Output(logits=self.read(hidden), hidden=hidden, auxiliary=auxiliary)
+
+    def embed(self, symbols: dict[str, Int[Tensor, "batch pos"]]) -> Float[Tensor, "batch pos width"]:
+        """Sum the embeddings of all factors."""
+        return torch.stack([self.embeddings[name](numbers) for name, numbers in symbols.items()]).sum(0)
 
     def block(
         self,
         x: Float[Tensor, "batch pos width"],
-        places: Tensor | None = None,
+        places: Int[Tensor, "..."] | None = None,
         *,
+        iteration: int = 0,
+        chosen: Int[Tensor, "batch query"] | None = None,
         visible: Bool[Tensor, "batch 1 pos key"] | None = None,
         caches: list[Cache] | None = None,
-        watch: Watch | None = None,
-        asides: Asides | None = None,
-        chosen: Int[Tensor, "batch query"] | None = None,
-    ) -> Float[Tensor, "batch query width"]:
-        """Apply all layers once, and the final LayerNorm.
+    ) -> tuple[Float[Tensor, "batch query width"], dict[str, Tensor]]:
+        """Apply all layers once, the last one at ``chosen`` positions only, and the final LayerNorm.
 
-        What read-outs for training look at is put into ``asides``; the last layer works only at ``chosen`` positions, if given.
+        Return the result, and what the auxiliary read-outs look at.
         """
-        places = _places(x) if places is None else places
+        self.taps.iteration = iteration
+        places = torch.arange(x.shape[1], device=x.device) if places is None else places
+        x = self.dropout(self.positions.enter(x, places))
+        inner: dict[str, Tensor] = {}
         for number, layer in enumerate(self.layers):
-            named = None if watch is None else _prefixed(watch, number)
-            cache = None if caches is None else caches[number]
-            if chosen is not None and number == len(self.layers) - 1:
-                x = layer.at(x, chosen, self.positions, places, number, named, asides)  # pyrefly: ignore
-            else:
-                x = layer(x, self.positions, places, number, asides=asides, visible=visible, cache=cache, watch=named)
-            if number == 0 and asides is not None:
-                asides["lookup"] = x
-        return self.norm(x)
+            last = number == len(self.layers) - 1
+            x, halfway = layer(
+                x,
+                self.positions,
+                places,
+                chosen=chosen if last else None,
+                visible=visible,
+                cache=None if caches is None else caches[number],
+            )
+            if number == 0:
+                inner["lookup"] = x
+            if last:
+                inner["partial"] = halfway
+        return self.norm(x), inner
 
     def read(self, x: Float[Tensor, "*batch width"]) -> dict[str, Float[Tensor, "*batch symbol"]]:
-        """Give the logits of every factor."""
-        return {name: readout(x) for name, readout in self.readouts.items()}
+        """Return the logits of every factor that is read."""
+        return {name: self.tap(f"logits.{name}", readout(x)) for name, readout in self.readouts.items()}
 
 
-def _places(x: Tensor) -> Tensor:
-    return torch.arange(x.shape[1], device=x.device)
-
-
-def _prefixed(watch: Watch, layer: int) -> Watch:
-    return lambda name, value: watch(f"{layer}.{name}", value)
-
-
-def _initialise(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear | nn.Embedding):
+def _initialize(module: nn.Module, embedding_std: float) -> None:
+    if isinstance(module, nn.Linear):
         nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear) and module.bias is not None:
         nn.init.zeros_(module.bias)
+    if isinstance(module, nn.Embedding):
+        nn.init.normal_(module.weight, std=embedding_std)

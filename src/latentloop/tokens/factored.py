@@ -4,12 +4,13 @@ python -m latentloop.tokens.factored
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int8, Int16, Int32, UInt8
+from jaxtyping import Bool, Int8, Int16, Int32, Integer, UInt8
 from numpy import ndarray
 
-from latentloop.config import OPERATIONS
+from latentloop.operations import OPERATIONS
 from latentloop.task.graph import ABSENT, EMPTY, Problems
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 
@@ -18,16 +19,29 @@ _OPERANDS, _OPERATIONS, _EQUALS, _TARGET, _SEP, _SLOTS = slice(0, 5, 2), slice(1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tokens:
+class Factors:
+    """The four factors at every position, as arrays or tensors. The only place where they are declared."""
+
+    syntax: Integer[Any, "batch pos"]
+    variable: Integer[Any, "batch pos"]
+    operation: Integer[Any, "batch pos"]
+    value: Integer[Any, "batch pos"]
+
+    def factors(self) -> dict[str, Any]:
+        """Return the factors by name."""
+        return {name: getattr(self, name) for name in FACTORS}
+
+
+assert tuple(Factors.__annotations__) == FACTORS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens(Factors):
     """A batch of problems as factored tokens, right-padded, in the smallest integers that hold them.
 
     Variables have an ``empty`` value: this is the state before the first iteration.
     """
 
-    syntax: UInt8[ndarray, "batch pos"]
-    variable: Int16[ndarray, "batch pos"]
-    operation: UInt8[ndarray, "batch pos"]
-    value: UInt8[ndarray, "batch pos"]
     lengths: Int16[ndarray, "batch"]
     """Tokens before the padding."""
     targets: Int16[ndarray, "batch node"]

@@ -1,8 +1,8 @@
-"""Lessons: what a model is shown and what it should say, for every method.
+"""Training batches: what a model is shown and what it should predict, for every method.
 
-A lesson is a set of rows. For a latent method a row is a state to start from and the values wanted after its iterations:
-where states are discrete, all iterations of a problem are rows side by side (teacher forcing); where hidden vectors are
-carried, they follow each other. For chain of thought a row is a problem with its trajectory.
+For a latent method a row is a state to start from and the targets of its iterations: where states are discrete, all
+iterations of a problem are rows side by side (teacher forcing); where hidden vectors are carried, they follow each other.
+For chain of thought a row is a problem with its trajectory.
 """
 
 from collections.abc import Iterator
@@ -13,77 +13,80 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from latentloop.config import OPERATIONS, ModelConfig, RunConfig
-from latentloop.methods import method as lookup
-from latentloop.model.recurrence import State
+from latentloop.config import RunConfig
+from latentloop.methods import ChainOfThought, Continuous, Corrected, Stable
+from latentloop.operations import OPERATIONS
 from latentloop.task.arithmetic import table
 from latentloop.task.graph import Problems
-from latentloop.task.oracle import solve, step
-from latentloop.tokens.batch import Batch
+from latentloop.task.oracle import Solution, solve, update
+from latentloop.tokens.state import Layout, State, place, to_symbols
 from latentloop.tokens.trajectory import encode_trajectories
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.corruption import corrupt
-from latentloop.train.states import draw_states
+from latentloop.train.states import sample_states
 
-Counts = dict[str, Tensor]
-"""Named sums, to be added over pieces, steps and ranks before any of them is divided."""
+Sums = dict[str, Tensor]
+"""Named sums, to be added over micro-batches, steps and ranks before any of them is divided."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lesson:
-    """Rows for a latent method: values wanted after the last iterations; other factors should stay as they are."""
+class LatentBatch:
+    """Rows for a latent method. A query is a position; where only values are read, a node's right-hand side."""
 
     start: State
+    layout: Layout
     iterations: int
     """Applications of the block."""
-    wanted: Int[Tensor, "supervised row pos"]
-    """Value symbols after the last ``supervised`` iterations."""
-    counted: Bool[Tensor, "supervised row pos"]
-    """Which of them have a loss."""
-    mask: Bool[Tensor, "row pos"]
-    """Which positions are tokens, not padding."""
-    fresh: Int[Tensor, "supervised row pos"]
-    """Right-hand sides that an iteration is the first to know: one more than their number of parents; 0 elsewhere."""
-    asides: dict[str, Tensor]
-    """Value symbols [supervised, row, pos] for what is read aside, -1 where nothing is: ``lookup``, what variables on
-    left-hand sides stand for before each of these iterations; ``partial``, what the first two operands give."""
+    targets: Int[Tensor, "supervised row query"]
+    """Value symbols after each of the last ``supervised`` iterations; targets of the other factors are the start's."""
+    loss_mask: Bool[Tensor, "supervised row query"]
+    """Which value targets have a loss."""
+    newly_known: Int[Tensor, "supervised row query"]
+    """Values that an iteration is the first to know: one more than their number of parents; 0 elsewhere."""
+    auxiliary: dict[str, Tensor]
+    """Targets of the auxiliary losses, -1 where there is none: ``lookup`` [supervised, row, pos], the value that each
+    left-hand-side variable has before the iteration; ``partial`` [supervised, row, query], the first operation's result."""
 
     def __len__(self) -> int:
-        return len(self.mask)
+        return len(self.layout)
 
-    def totals(self) -> Counts:
-        """Count what the loss of values, and that of each other factor, is the mean of."""
-        asides = {name: (held >= 0).sum() for name, held in self.asides.items()}
-        return {"static": self.mask.sum() * len(self.wanted), "value": self.counted.sum()} | asides
+    def totals(self) -> Sums:
+        """Return the number of terms of each loss."""
+        counts = {name: (targets >= 0).sum() for name, targets in self.auxiliary.items()}
+        return {"static": self.layout.mask.sum() * len(self.targets), "value": self.loss_mask.sum()} | counts
 
-    def rows(self, part: slice) -> "Lesson":
-        """Take some rows, no longer than the longest of them."""
-        length = int(self.mask[part].sum(1).max())
-        return Lesson(
+    def rows(self, part: slice) -> "LatentBatch":
+        """Return some rows, padded to the longest of them only."""
+        whole = self.layout
+        layout = whole[part].trimmed()
+        length, nodes = layout.mask.shape[1], layout.exists.shape[1]
+        at_positions = self.targets.shape[-1] == whole.mask.shape[1] != whole.exists.shape[1]
+        queries = length if at_positions else nodes
+        ends = dict.fromkeys(self.auxiliary, queries) | {"lookup": length}
+        return LatentBatch(
             start=State(**{name: numbers[part, :length] for name, numbers in self.start.factors().items()}),
+            layout=layout,
             iterations=self.iterations,
-            wanted=self.wanted[:, part, :length],
-            counted=self.counted[:, part, :length],
-            mask=self.mask[part, :length],
-            fresh=self.fresh[:, part, :length],
-            asides={name: held[:, part, :length] for name, held in self.asides.items()},
+            targets=self.targets[:, part, :queries],
+            loss_mask=self.loss_mask[:, part, :queries],
+            newly_known=self.newly_known[:, part, :queries],
+            auxiliary={name: targets[:, part, : ends[name]] for name, targets in self.auxiliary.items()},
         )
 
-    def to(self, device: torch.device | str) -> "Lesson":
+    def to(self, device: torch.device | str) -> "LatentBatch":
         """Move to a device."""
-        start = State(**{name: numbers.to(device) for name, numbers in self.start.factors().items()})
-        tensors = {name: x.to(device) for name, x in vars(self).items() if isinstance(x, Tensor)}
-        asides = {name: held.to(device) for name, held in self.asides.items()}
-        return Lesson(start=start, iterations=self.iterations, asides=asides, **tensors)
+        tensors = {name: x.to(device) for name, x in vars(self).items() if isinstance(x, Tensor | State | Layout)}
+        auxiliary = {name: targets.to(device) for name, targets in self.auxiliary.items()}
+        return LatentBatch(**tensors, iterations=self.iterations, auxiliary=auxiliary)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrajectoryLesson:
-    """Rows for chain of thought: next tokens wanted after ``CoT``, ``end`` included."""
+class TrajectoryBatch:
+    """Rows for chain of thought: problems with their trajectories, whose tokens are the targets."""
 
     tokens: Int[Tensor, "row pos"]
-    counted: Bool[Tensor, "row next"]
-    """Which next tokens have a loss."""
+    loss_mask: Bool[Tensor, "row next"]
+    """Which next tokens have a loss: those after ``CoT``, ``end`` included."""
     number: Bool[Tensor, "row next"]
     """Which next tokens are numbers."""
     lengths: Int[Tensor, "row"]
@@ -91,166 +94,191 @@ class TrajectoryLesson:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def totals(self) -> Counts:
-        """Count what the loss is the mean of."""
-        return {"token": self.counted.sum()}
+    def totals(self) -> Sums:
+        """Return the number of terms of the loss."""
+        return {"token": self.loss_mask.sum()}
 
-    def rows(self, part: slice) -> "TrajectoryLesson":
-        """Take some rows, no longer than the longest of them."""
+    def rows(self, part: slice) -> "TrajectoryBatch":
+        """Return some rows, padded to the longest of them only."""
         length = int(self.lengths[part].max())
-        return TrajectoryLesson(
+        return TrajectoryBatch(
             tokens=self.tokens[part, :length],
-            counted=self.counted[part, : length - 1],
+            loss_mask=self.loss_mask[part, : length - 1],
             number=self.number[part, : length - 1],
             lengths=self.lengths[part],
         )
 
-    def to(self, device: torch.device | str) -> "TrajectoryLesson":
+    def to(self, device: torch.device | str) -> "TrajectoryBatch":
         """Move to a device."""
-        return TrajectoryLesson(**{name: x.to(device) for name, x in vars(self).items()})
+        return TrajectoryBatch(**{name: x.to(device) for name, x in vars(self).items()})
 
 
-def pieces(lesson: Lesson | TrajectoryLesson, rows: int) -> Iterator[Lesson | TrajectoryLesson]:
-    """Cut a lesson into pieces of some rows."""
-    for start in range(0, len(lesson), rows):
-        yield lesson.rows(slice(start, start + rows))
+TrainingBatch = LatentBatch | TrajectoryBatch
 
 
-def make_lesson(
-    problems: Problems, run: RunConfig, vocabulary: Vocabulary, generator: torch.Generator
-) -> Lesson | TrajectoryLesson:
-    """Make the lesson that a run's method draws from some problems, sorted by length so that pieces hold little padding."""
+def micro_batches(batch: TrainingBatch, rows: int) -> Iterator[TrainingBatch]:
+    """Cut a batch into pieces of some rows."""
+    for start in range(0, len(batch), rows):
+        yield batch.rows(slice(start, start + rows))
+
+
+def make_batch(
+    problems: Problems,
+    run: RunConfig,
+    vocabulary: Vocabulary,
+    generator: torch.Generator,
+    *,
+    validating: bool = False,
+) -> TrainingBatch:
+    """Make the batch that a run's method learns from, sorted by length so that micro-batches hold little padding.
+
+    In validation every second problem of ``corrected`` has wrong values, so that its loss sees correction.
+    """
     problems = problems[np.argsort(problems.fan_in.sum(1) + problems.sizes, kind="stable")]
-    match lookup(run.method).supervised:
-        case "next-token":
-            return trajectory_lesson(problems, run, vocabulary)
-        case "local":
-            return local_lesson(problems, run, vocabulary, generator)
+    solution = solve(problems)
+    match run.method:
+        case ChainOfThought():
+            return trajectory_batch(problems, solution, run.method, vocabulary)
+        case Stable():
+            return local_batch(problems, solution, run, vocabulary, generator)
         case _:
-            return latent_lesson(Batch.of(problems, vocabulary), run, vocabulary, generator)
+            return iterated_batch(problems, solution, run, vocabulary, generator, validating=validating)
 
 
-def trajectory_lesson(problems: Problems, run: RunConfig, vocabulary: Vocabulary) -> TrajectoryLesson:
+def trajectory_batch(
+    problems: Problems, solution: Solution, method: ChainOfThought, vocabulary: Vocabulary
+) -> TrajectoryBatch:
     """Write problems with their chains of thought."""
-    written = encode_trajectories(problems, solve(problems), vocabulary, run.train.trajectory)
+    written = encode_trajectories(problems, solution, vocabulary, method.trajectory)
     order = np.argsort(written.lengths, kind="stable")
     tokens = torch.from_numpy(written.tokens[order].astype(np.int64))
     prompts = torch.from_numpy(written.prompt_lengths[order].astype(np.int64))
     following, places = tokens[:, 1:], torch.arange(1, tokens.shape[1])
-    return TrajectoryLesson(
+    return TrajectoryBatch(
         tokens=tokens,
-        counted=(places >= prompts[:, None]) & (following != vocabulary.pad),
+        loss_mask=(places >= prompts[:, None]) & (following != vocabulary.pad),
         number=following < vocabulary.task.modulus,
         lengths=torch.from_numpy(written.lengths[order].astype(np.int64)),
     )
 
 
-def latent_lesson(batch: Batch, run: RunConfig, vocabulary: Vocabulary, generator: torch.Generator) -> Lesson:
-    """Lay out states and wanted values as the method's row of the table says."""
-    method = lookup(run.method)
-    depth = int(batch.depth.max())
-    after = torch.full((1,), depth) if method.supervised == "final" else torch.arange(1, depth + 1)
-    known = _known(batch, after)
-    before = _known(batch, after - 1) if method.supervised == "every" else torch.zeros_like(known)
-    wanted = batch.values_at(torch.where(known, batch.answer, -1), vocabulary.empty)
-    counted = batch.mask.expand(wanted.shape)
-    if run.train.deeper == "ignored":
-        counted = counted & ~_at_targets(batch, ~known & batch.exists)
-    fresh = _at_targets(batch, torch.where(known & ~before, batch.fan_in + 1, 0))
-    values = batch.values_at(torch.where(before, batch.answer, -1), vocabulary.empty)
-    if method.carries == "hidden":
-        return Lesson(
-            start=State.of(batch),
-            iterations=(run.model.iterations or 1) if method.supervised == "final" else depth,
-            wanted=wanted,
-            counted=counted,
-            mask=batch.mask,
-            fresh=fresh,
-            asides=_asides(batch, values, run.model, vocabulary),
-        )
-    if method.corrupted:
-        values = corrupt(values, batch, after, run.train, vocabulary, generator)
-    return _teacher_forced(batch, values, wanted, counted, fresh, _asides(batch, values, run.model, vocabulary))
+def iterated_batch(
+    problems: Problems,
+    solution: Solution,
+    run: RunConfig,
+    vocabulary: Vocabulary,
+    generator: torch.Generator,
+    *,
+    validating: bool = False,
+) -> LatentBatch:
+    """Lay out states and targets of the layer-by-layer algorithm, as the method's row of the table says."""
+    method = run.method
+    state, layout = place(problems, vocabulary)
+    answers = to_symbols(solution.values, vocabulary)  # [batch, node]
+    depths = torch.from_numpy(solution.depths.astype(np.int64))  # [batch, node]
+    deepest = int(depths.max())
+    final = method.row.supervised == "final"
+    after = torch.full((1,), deepest) if final else torch.arange(1, deepest + 1)  # [iteration]
+    # Values known after and before each iteration [iteration, batch, node].
+    known = (depths <= after[:, None, None]) & layout.exists
+    before = torch.zeros_like(known) if final else (depths <= after[:, None, None] - 1) & layout.exists
+    targets = torch.where(known, answers, vocabulary.empty)
+    values = layout.write(state.value, torch.where(before, answers, vocabulary.empty))  # [iteration, batch, pos]
+    if isinstance(method, Corrected):
+        every_second = torch.arange(len(layout))[:, None] % 2 == 1 if validating else None
+        values = corrupt(values, layout, depths, after, method, vocabulary, generator, every_second)
+    ignored = isinstance(method, Continuous) and method.deeper == "ignored"
+    newly_known = torch.where(known & ~before, layout.fan_in + 1, 0)
+    if method.pin_static:  # queries are right-hand sides
+        loss_mask = known if ignored else layout.exists.expand(known.shape)
+    else:  # queries are positions
+        loss_mask = layout.at_rhs(known) if ignored else layout.mask.expand(len(after), -1, -1)
+        targets, newly_known = layout.write(state.value, targets), layout.at_rhs(newly_known)
+    batch = LatentBatch(
+        start=state,
+        layout=layout,
+        iterations=(method.iterations or 1) if final else deepest,
+        targets=targets,
+        loss_mask=loss_mask,
+        newly_known=newly_known,
+        auxiliary=_auxiliary(state, layout, values, run, vocabulary),
+    )
+    return batch if method.row.carries == "hidden" else _teacher_forced(batch, values)
 
 
-def local_lesson(problems: Problems, run: RunConfig, vocabulary: Vocabulary, generator: torch.Generator) -> Lesson:
-    """Draw states of all kinds and want one update of each: every equation is a lesson, from right and wrong values."""
-    batch = Batch.of(problems, vocabulary)
+def local_batch(
+    problems: Problems, solution: Solution, run: RunConfig, vocabulary: Vocabulary, generator: torch.Generator
+) -> LatentBatch:
+    """Sample states of all kinds; the targets are one update of each, at every equation, from right and wrong values."""
+    assert isinstance(run.method, Stable)
+    state, layout = place(problems, vocabulary)
     rng = np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
-    states = draw_states(problems, run.train, rng, products="*" in run.task.operations)
-    updated = torch.from_numpy(np.stack([step(problems, state) for state in states])).long()
-    values = batch.values_at(torch.from_numpy(states).long(), vocabulary.empty)
-    known = _at_targets(batch, torch.where((updated >= 0) & batch.exists, batch.fan_in + 1, 0))
-    counted = _at_targets(batch, batch.exists.expand(updated.shape))
-    asides = _asides(batch, values, run.model, vocabulary)
-    return _teacher_forced(batch, values, batch.values_at(updated, vocabulary.empty), counted, known, asides)
-
-
-def _teacher_forced(
-    batch: Batch, values: Tensor, wanted: Tensor, counted: Tensor, fresh: Tensor, asides: dict[str, Tensor]
-) -> Lesson:
-    """Make all states [iteration, batch, pos] of each problem rows side by side, each followed by one iteration."""
-    times = len(values)
-    static = {name: numbers for name, numbers in State.of(batch).factors().items() if name != "value"}
-    return Lesson(
-        start=State(
-            **{name: numbers.repeat_interleave(times, dim=0) for name, numbers in static.items()},
-            value=_side_by_side(values)[0],
-        ),
+    states = sample_states(problems, solution, run.method, rng, products="*" in run.task.operations)
+    updated = np.stack([update(problems, values) for values in states])
+    targets = to_symbols(updated, vocabulary)  # [state, batch, node]
+    values = layout.write(state.value, to_symbols(states, vocabulary))  # [state, batch, pos]
+    known = (targets != vocabulary.empty) & layout.exists
+    batch = LatentBatch(
+        start=state,
+        layout=layout,
         iterations=1,
-        wanted=_side_by_side(wanted),
-        counted=_side_by_side(counted),
-        mask=batch.mask.repeat_interleave(times, dim=0),
-        fresh=_side_by_side(fresh),
-        asides={name: _side_by_side(held) for name, held in asides.items()},
+        targets=targets,
+        loss_mask=layout.exists.expand(targets.shape),
+        newly_known=torch.where(known, layout.fan_in + 1, 0),
+        auxiliary=_auxiliary(state, layout, values, run, vocabulary),
+    )
+    return _teacher_forced(batch, values)
+
+
+def _teacher_forced(batch: LatentBatch, values: Int[Tensor, "iteration batch pos"]) -> LatentBatch:
+    """Make all iterations of each problem rows side by side, each from its own state and with one iteration."""
+    times = len(values)
+    start = {name: numbers.repeat_interleave(times, dim=0) for name, numbers in batch.start.factors().items()}
+    return LatentBatch(
+        start=State(**start | {"value": _side_by_side(values)[0]}),
+        layout=batch.layout[torch.arange(len(batch)).repeat_interleave(times)],
+        iterations=1,
+        targets=_side_by_side(batch.targets),
+        loss_mask=_side_by_side(batch.loss_mask),
+        newly_known=_side_by_side(batch.newly_known),
+        auxiliary={name: _side_by_side(targets) for name, targets in batch.auxiliary.items()},
     )
 
 
-def _asides(
-    batch: Batch, values: Int[Tensor, "iteration batch pos"], model: ModelConfig, vocabulary: Vocabulary
+def _side_by_side(values: Tensor) -> Tensor:
+    """Turn [iteration, batch, query] into [1, batch * iteration, query], the iterations of a problem side by side."""
+    return values.transpose(0, 1).flatten(0, 1)[None]
+
+
+def _auxiliary(
+    state: State, layout: Layout, values: Int[Tensor, "iteration batch pos"], run: RunConfig, vocabulary: Vocabulary
 ) -> dict[str, Tensor]:
-    """Give what the model's asides should read in these states."""
-    shape = (*values.shape[:1], *batch.operand.shape[:1], -1)
-    definition = batch.target.gather(1, batch.parent.flatten(1))
-    held = values.gather(-1, definition.expand(shape))
-    held = torch.where(batch.operand.flatten(1) > 0, held, -1)  # absent operands write to place 0, which is no variable
-    blank, found = torch.full_like(values, -1), {}
-    if model.lookup:
-        found["lookup"] = blank.scatter(-1, batch.operand.flatten(1).expand(shape), held)
-    if model.partial:
-        left, right, _ = held.unflatten(-1, batch.operand.shape[1:]).unbind(-1)
-        partial = torch.where(batch.fan_in > 1, _results(vocabulary)[_first_operation(batch), left, right], left)
-        found["partial"] = torch.where(
-            _at_targets(batch, batch.fan_in.expand(partial.shape)) > 0, _at_targets(batch, partial), -1
-        )
-    return found
-
-
-def _first_operation(batch: Batch) -> Int[Tensor, "batch node"]:
-    """Give the symbol between the first two operands, any where there are not two."""
-    return batch.operation.gather(1, (batch.operand[..., 1] - 1).clamp(min=0))
+    """Return the targets of the auxiliary losses in these states."""
+    names = run.method.auxiliary
+    if not names:
+        return {}
+    operands = layout.operand.flatten(1)  # [batch, node * 3]
+    shape = (len(values), *operands.shape)
+    definitions = layout.rhs.gather(1, layout.parent.flatten(1))  # where each operand is defined [batch, node * 3]
+    held = values.gather(-1, definitions.expand(shape))
+    held = torch.where(operands > 0, held, -1)  # absent operands write to position 0, which is no variable
+    targets = {}
+    if "lookup" in names:
+        targets["lookup"] = torch.full_like(values, -1).scatter(-1, operands.expand(shape), held)
+    if "partial" in names:
+        left, right, _ = held.unflatten(-1, layout.operand.shape[1:]).unbind(-1)  # [iteration, batch, node] each
+        # The operation stands right before the second operand; any will do where there is none.
+        operation = state.operation.gather(1, (layout.operand[..., 1] - 1).clamp(min=0))  # [batch, node]
+        result = torch.where(layout.fan_in > 1, _results(vocabulary)[operation, left, right], left)
+        result = torch.where(layout.fan_in > 0, result, -1)
+        targets["partial"] = result if run.method.pin_static else layout.at_rhs(result + 1) - 1
+    return targets
 
 
 def _results(vocabulary: Vocabulary) -> Int[Tensor, "operation left right"]:
-    """Give the value symbol of every operation symbol on every two value symbols; what has an empty operand is empty."""
+    """Return the value symbol of every operation on every two value symbols; an empty operand makes it empty."""
     modulus, empty = vocabulary.task.modulus, vocabulary.empty
     operations = [OPERATIONS.index(operation) for operation in vocabulary.task.operations]
     symbols = torch.full((vocabulary.size("operation"), empty + 1, empty + 1), empty)
     symbols[: len(operations), :modulus, :modulus] = torch.from_numpy(table(modulus)[operations, :-1, :-1]).long()
     return symbols
-
-
-def _known(batch: Batch, iterations: Int[Tensor, "iteration"]) -> Bool[Tensor, "iteration batch node"]:
-    """Say which nodes the layer-by-layer algorithm knows after so many iterations."""
-    return (batch.depth <= iterations[:, None, None]) & batch.exists
-
-
-def _at_targets(batch: Batch, values: Tensor) -> Tensor:
-    """Put node values [iteration, batch, node] at right-hand sides, zero elsewhere; absent nodes write 0 to place 0."""
-    blank = values.new_zeros(*values.shape[:-1], batch.mask.shape[1])
-    return blank.scatter(-1, batch.target.expand(values.shape), values)
-
-
-def _side_by_side(values: Tensor) -> Tensor:
-    """Make the iterations [iteration, batch, pos] of each problem rows of one [1, batch * iteration, pos]."""
-    return values.transpose(0, 1).flatten(0, 1)[None]

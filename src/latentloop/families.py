@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from latentloop.config import FamilyName
-
 PAPER_LEAVES = 6
 
 
@@ -38,7 +36,7 @@ def _paper_leaves(nodes: int) -> int:
     return PAPER_LEAVES if nodes > PAPER_LEAVES else max(1, nodes // 2)
 
 
-FAMILIES: dict[FamilyName, Family] = {
+FAMILIES: dict[str, Family] = {
     "random": Family(summary="the paper's graphs", leaves=_paper_leaves),
     "chain": Family(summary="every node uses the one before it: depth N", leaves=lambda n: 1, always="previous"),
     "star": Family(summary="one leaf, copied by all others", leaves=lambda n: 1, fan_ins=(1,), pool="leaves"),

@@ -1,4 +1,4 @@
-"""Small parts of the optimiser: groups, schedule, and the running mean of weights."""
+"""Parameter groups, learning-rate schedule, and the moving average of weights."""
 
 import copy
 import math
@@ -11,9 +11,9 @@ from latentloop.model.transformer import Transformer
 
 
 def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
-    """AdamW that decays matrices and leaves vectors alone."""
-    matrices = [p for p in model.parameters() if p.ndim >= 2]
-    vectors = [p for p in model.parameters() if p.ndim < 2]
+    """Return an AdamW that decays matrices only, or everything."""
+    matrices = [p for p in model.parameters() if p.ndim >= 2 or train.decay == "all"]
+    vectors = [p for p in model.parameters() if p.ndim < 2 and train.decay != "all"]
     groups = [
         {"params": matrices, "weight_decay": train.weight_decay},
         {"params": vectors, "weight_decay": 0.0},
@@ -22,7 +22,7 @@ def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
 
 
 def learning_rate(step: int, train: TrainConfig) -> float:
-    """Give the rate of a step, counted from 0: linear warm-up, then constant, linear or cosine decay."""
+    """Return the rate of a step, counted from 0: linear warm-up, then constant, linear or cosine decay."""
     if step < train.warmup:
         return train.lr * (step + 1) / train.warmup
     done = (step - train.warmup) / max(train.steps - train.warmup, 1)
@@ -36,8 +36,8 @@ def learning_rate(step: int, train: TrainConfig) -> float:
     return train.lr * share
 
 
-class RunningMean:
-    """Exponential moving average of a model's weights, itself a model; decay grows from 0.1 so that the start is forgotten."""
+class MovingAverage:
+    """Exponential moving average of a model's weights, itself a model; its decay grows, so that the start is forgotten."""
 
     def __init__(self, model: Transformer, decay: float) -> None:
         self.decay = decay
@@ -46,7 +46,7 @@ class RunningMean:
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
-        """Move towards the weights after a step, counted from 0."""
+        """Move toward the weights after a step, counted from 0."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        for mean, weight in zip(self.model.parameters(), model.parameters(), strict=True):
-            mean.lerp_(weight, 1 - decay)
+        for average, weight in zip(self.model.parameters(), model.parameters(), strict=True):
+            average.lerp_(weight, 1 - decay)

@@ -1,0 +1,75 @@
+"""Settings of the positional encodings, each with its own; ``latentloop.model.positions`` has what they do."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from latentloop.schema import Variant
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionsConfig(Variant):
+    """How a model knows where a token stands."""
+
+    title: ClassVar[str] = "positional encoding"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbsoluteConfig(PositionsConfig, name="abpe"):
+    """AbPE: a learned vector for each position."""
+
+    max_positions: int = 1024
+    """Positions that have a vector: the longest sequence the model can take, in tokens."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check(["max_positions"], 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotaryConfig(PositionsConfig, name="rope"):
+    """RoPE: queries and keys rotated by their position."""
+
+    rope_base: float = 10_000.0
+    """Ratio of the slowest to the fastest rotation."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check(["rope_base"], 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoneConfig(PositionsConfig, name="nope"):
+    """NoPE: the causal mask alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DisentangledConfig(PositionsConfig, name="deberta"):
+    """DeBERTa: products of queries and keys with distance embeddings."""
+
+    window: int = 64
+    """Distances from here on, in tokens, share one embedding."""
+    relative_width: int = 256
+    """Size of the distance embeddings."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check(["window", "relative_width"], 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiasConfig(PositionsConfig, name="bias"):
+    """A learned bias for each layer, head and distance, added to the attention scores."""
+
+    window: int = 64
+    """Distances from here on, in tokens, share one bias."""
+    offset_heads: int = 0
+    """Heads per layer (except the first) initialized to attend 1, 2, 3, ... tokens back; 0: all biases start at zero."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check(["window"], 1)
+        self.check(["offset_heads"], 0, self.window - 1)
+
+
+POSITIONS = PositionsConfig.kinds
+"""The encodings by name: the paper's four, and ours."""

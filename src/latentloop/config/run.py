@@ -1,0 +1,63 @@
+"""A run: everything that decides what a training gives."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from latentloop.schema import Config
+from latentloop.config.model import ModelConfig
+from latentloop.config.positions import AbsoluteConfig
+from latentloop.config.task import GraphConfig, TaskConfig
+from latentloop.config.train import TrainConfig
+from latentloop.errors import UserError
+from latentloop.methods import ChainOfThought, Discrete, MethodConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(Config):
+    """Method, task, graphs, model and training."""
+
+    title: ClassVar[str] = "run"
+
+    method: MethodConfig = Discrete()
+    """A row of the table of methods, with its own settings."""
+    task: TaskConfig = TaskConfig()
+    graph: GraphConfig = GraphConfig(depth_limit=7)
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if "partial" in self.method.auxiliary and self.model.mlp_depth < 2:
+            raise UserError(f"partial_weight needs an mlp_depth of at least 2, got {self.model.mlp_depth}")
+        if "lookup" in self.method.auxiliary and self.model.layers == 1 and self.method.pin_static:
+            raise UserError("lookup_weight reads at left-hand sides after the first layer, which is the last: raise layers")
+        if isinstance(self.model.positions, AbsoluteConfig):
+            room, need = self.model.positions.max_positions, self.longest_sequence
+            if room < need:
+                raise UserError(f"graphs of {self.graph.nodes} nodes need max_positions of up to {need}, got {room}")
+        try:
+            _ = self.small_graph
+        except UserError as error:
+            raise UserError(f"small_nodes and small_fan_ins must give graphs that can be sampled: {error}") from error
+        if self.graph.nodes > self.task.names:
+            raise UserError(f"{self.graph.nodes} nodes need as many names, and there are {self.task.names}")
+
+    @property
+    def name(self) -> str:
+        """The model's name as the paper would print it, such as ``deberta-T1L8H16D256``."""
+        steps = self.method.iterations
+        return self.model.name if steps is None else self.model.name.replace("-L", f"-T{steps}L", 1)
+
+    @property
+    def small_graph(self) -> GraphConfig:
+        """The graphs of the curriculum's first part: smaller ones, or ones with other fan-ins."""
+        small, graph = self.train.small_nodes, self.graph
+        nodes = graph.nodes if small is None else min(small, graph.nodes)
+        lowest = None if graph.min_nodes is None else min(graph.min_nodes, nodes)
+        return replace(graph, nodes=nodes, min_nodes=lowest, fan_ins=self.train.small_fan_ins or graph.fan_ins)
+
+    @property
+    def longest_sequence(self) -> int:
+        """Tokens of the longest sequence in training: eight per equation, and the steps of a chain of thought."""
+        step = self.method.step_tokens if isinstance(self.method, ChainOfThought) else 0
+        return self.graph.nodes * (8 + step) + 2
