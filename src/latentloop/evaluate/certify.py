@@ -15,14 +15,17 @@ import torch
 from jaxtyping import Int8
 from numpy import ndarray
 
-from latentloop.config import MAX_FAN_IN, OPERATIONS, GraphConfig, TaskConfig
+from latentloop.config import MAX_FAN_IN, GraphConfig, TaskConfig
 from latentloop.errors import UserError
 from latentloop.evaluate.pretrained import LatentLoop
-from latentloop.model.recurrence import State, unroll
+from latentloop.interpret.capture import capture
+from latentloop.model.recurrence import update
+from latentloop.operations import OPERATIONS
 from latentloop.task.graph import ABSENT, Problems, sample
-from latentloop.task.oracle import solve, step
+from latentloop.task.oracle import solve
+from latentloop.task.oracle import update as true_update
 from latentloop.task.splits import PUBLISHED_SEED, TEST, generator
-from latentloop.tokens.batch import Batch
+from latentloop.tokens.state import place, with_values
 
 CHUNK = 64
 """Problems that are probed side by side at 32 nodes; fewer where they are larger."""
@@ -50,29 +53,29 @@ def patterns(task: TaskConfig) -> list[Probe]:
     return found
 
 
-def check_probes(loop: LatentLoop, sizes: Sequence[int]) -> None:
+def check_probes(trained: LatentLoop, sizes: Sequence[int]) -> None:
     """Refuse a model that has no update to probe, and problems that cannot hold the probes."""
-    if loop.method.carries != "state":
-        raise UserError(f"only methods with a discrete state can be certified, and {loop.run.method} has none")
+    if trained.method.carries != "state":
+        raise UserError(f"only methods with a discrete state can be certified, and {trained.run.method.name} has none")
     if not sizes:
         raise UserError("a certificate needs a size of problems, such as 32, got none")
     for nodes in sizes:
-        if not 4 <= nodes <= loop.run.task.names:
-            raise UserError(f"probes need problems of 4 to {loop.run.task.names} nodes, got {nodes}")
+        if not 4 <= nodes <= trained.run.task.names:
+            raise UserError(f"probes need problems of 4 to {trained.run.task.names} nodes, got {nodes}")
 
 
 @torch.inference_mode()
-def certify(loop: LatentLoop, nodes: int, *, advance: Callable[[int], None] = lambda done: None) -> dict[str, Any]:
+def certify(trained: LatentLoop, nodes: int, *, advance: Callable[[int], None] = lambda done: None) -> dict[str, Any]:
     """Probe every entry inside problems of one size; list what is wrong, and the smallest margins."""
-    check_probes(loop, [nodes])
+    check_probes(trained, [nodes])
     result: dict[str, Any] = {"nodes": nodes, "patterns": {}, "wrong": []}
-    for index, probe in enumerate(patterns(loop.run.task)):
+    for index, probe in enumerate(patterns(trained.run.task)):
         margins = np.empty(len(probe.values), np.float32)
-        for entries, found, said in _probe(loop, nodes, probe, index):
+        for entries, found, said in _probe(trained, nodes, probe, index):
             margins[entries] = found
             wrong = ~(found > 0)  # a margin that is no number is no margin
             for entry, value in zip(entries[wrong], said[wrong], strict=True):
-                operands, word = probe.values[entry].tolist(), loop.vocabulary.symbols("value")[value]
+                operands, word = probe.values[entry].tolist(), trained.vocabulary.symbols("value")[value]
                 result["wrong"].append({"pattern": probe.name, "operands": operands, "said": word})
             advance(len(entries))
         result["patterns"][probe.name] = {
@@ -82,17 +85,17 @@ def certify(loop: LatentLoop, nodes: int, *, advance: Callable[[int], None] = la
             "median_margin": float(np.median(margins)),
         }
     result["entries"] = sum(pattern["entries"] for pattern in result["patterns"].values())
-    result["lookup"] = lookup_margins(loop, nodes)
+    result["lookup"] = lookup_margins(trained, nodes)
     return result
 
 
-def _probe(loop: LatentLoop, nodes: int, probe: Probe, index: int) -> Iterator[tuple[ndarray, ndarray, ndarray]]:
-    """Give the entries probed, the margin of the right value over all others, and the value said, group by group."""
+def _probe(trained: LatentLoop, nodes: int, probe: Probe, index: int) -> Iterator[tuple[ndarray, ndarray, ndarray]]:
+    """Yield the entries probed, the margin of the right value over all others, and the value said, group by group."""
     rng = generator(PUBLISHED_SEED, TEST, nodes, index)
-    device = loop.model.norm.weight.device
+    device = trained.model.norm.weight.device
     done, rows = 0, max(1, CHUNK * 32 * 32 // nodes**2)
     while done < len(probe.values):
-        problems = sample(loop.run.task, GraphConfig(nodes=nodes, depth_limit=7 if nodes <= 32 else None), rows, rng)
+        problems = sample(trained.run.task, GraphConfig(nodes=nodes, depth_limit=7 if nodes <= 32 else None), rows, rng)
         where = independent_equations(problems, len(probe.operations) + 1)
         entries = done + np.arange(min(len(where), len(probe.values) - done))
         where = where[: len(entries)]
@@ -101,14 +104,15 @@ def _probe(loop: LatentLoop, nodes: int, probe: Probe, index: int) -> Iterator[t
         for operand in range(len(probe.operations) + 1):
             parents = problems.parents[where[:, 0], where[:, 1], operand]
             state[where[:, 0], parents] = probe.values[entries, operand]
-        batch = Batch.of(problems, loop.vocabulary).to(device)
-        values = batch.values_at(torch.from_numpy(state[None]).long().to(device), loop.vocabulary.empty)[0]
-        given = State(**{**State.of(batch).factors(), "value": values})
-        logits = next(unroll(loop.model, given, loop.method)).logits["value"].cpu()
+        given, layout = place(problems, trained.vocabulary)
+        given = with_values(given, layout, state, trained.vocabulary)
+        _, output = update(trained.model, given.to(device), layout.to(device))
+        logits = output.logits["value"].cpu()
         target = torch.from_numpy(where[:, 1].astype(np.int64))
         row = torch.from_numpy(where[:, 0].astype(np.int64))
-        scores = logits[row, batch.target.cpu()[row, target]]
-        right = torch.from_numpy(step(problems, state)[where[:, 0], where[:, 1]].astype(np.int64))
+        # Methods that read values alone do so at right-hand sides, others at every position.
+        scores = logits[row, target if trained.run.method.pin_static else layout.rhs[row, target]]
+        right = torch.from_numpy(true_update(problems, state)[where[:, 0], where[:, 1]].astype(np.int64))
         best = scores.scatter(1, right[:, None], -torch.inf).max(1).values
         margin = scores.gather(1, right[:, None])[:, 0] - best
         yield entries, margin.numpy(), scores.argmax(1).numpy()
@@ -137,25 +141,25 @@ def _with_operations(problems: Problems, where: ndarray, operations: tuple[str, 
 
 
 @torch.inference_mode()
-def lookup_margins(loop: LatentLoop, nodes: int, count: int = 16) -> dict[str, float | int]:
+def lookup_margins(trained: LatentLoop, nodes: int, count: int = 16) -> dict[str, float | int]:
     """Measure how clearly a look-up finds its definition: log-odds of the right key against the best wrong one.
 
     For the head of the first layer that puts most of its attention there; smallest and median over all left-hand sides.
     """
-    problems = sample(loop.run.task, GraphConfig(nodes=nodes), count, generator(PUBLISHED_SEED, TEST, nodes, 999))
+    problems = sample(trained.run.task, GraphConfig(nodes=nodes), count, generator(PUBLISHED_SEED, TEST, nodes, 999))
+    device = trained.model.norm.weight.device
     best: list[ndarray] = []
     masses: list[ndarray] = []
     for row in range(count):
         one = problems[row : row + 1]
-        batch = Batch.of(one, loop.vocabulary).to(loop.model.norm.weight.device)
-        values = batch.values_at(batch.answer[None], loop.vocabulary.empty)[0]
-        seen: dict[str, torch.Tensor] = {}
-        given = State(**{**State.of(batch).factors(), "value": values})
-        next(unroll(loop.model, given, loop.method, watch=seen.__setitem__))
-        pattern = seen["0.pattern"][0].cpu()
+        given, layout = place(one, trained.vocabulary)
+        given = with_values(given, layout, solve(one).values, trained.vocabulary)
+        with capture(trained.model, ["pattern"]) as seen:
+            update(trained.model, given.to(device), layout.to(device))
+        pattern = seen[0, 0, "pattern"][0].cpu()  # [head, query, key]
         node, operand = np.nonzero(one.parents[0] != ABSENT)
-        queries = batch.operand[0].cpu()[node, operand]
-        keys = batch.target[0].cpu()[one.parents[0, node, operand].astype(np.int64)]
+        queries = layout.operand[0][node, operand]
+        keys = layout.rhs[0][one.parents[0, node, operand].astype(np.int64)]
         right = pattern[:, queries, keys]
         others = pattern[:, queries].scatter(2, keys[None, :, None].expand(len(pattern), -1, 1), 0.0).max(-1).values
         best.append((right.clamp(min=1e-30).log() - others.clamp(min=1e-30).log()).numpy())

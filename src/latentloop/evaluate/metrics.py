@@ -7,14 +7,14 @@ from typing import Any
 
 
 def wilson(right: int, total: int, z: float = 1.96) -> tuple[float, float]:
-    """Give the Wilson score interval of a share, 95 % by default."""
+    """Return the Wilson score interval of a share, 95 % by default."""
     if total == 0:
         return 0.0, 1.0
     share = right / total
-    centre = share + z * z / (2 * total)
+    center = share + z * z / (2 * total)
     spread = z * sqrt(share * (1 - share) / total + z * z / (4 * total * total))
     scale = 1 + z * z / total
-    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+    return max(0.0, (center - spread) / scale), min(1.0, (center + spread) / scale)
 
 
 @dataclass(kw_only=True)
@@ -34,7 +34,7 @@ class Counts:
     iterations_by_depth: float = 0.0
     """Sum over problems of iterations / depth."""
     halts: Counter[str] = field(default_factory=Counter)
-    """How thinking ended."""
+    """By reason to stop."""
     false_halts: int = 0
     """A fixed point, but not the solution."""
     solved_by_iteration: Counter[int] = field(default_factory=Counter)
@@ -56,7 +56,7 @@ class Counts:
                 setattr(self, slot.name, mine + more)
 
     def figures(self) -> dict[str, Any]:
-        """Divide."""
+        """Return scores: counts divided."""
         low, high = wilson(self.solved, self.problems)
         total = max(self.problems, 1)
         figures: dict[str, Any] = {

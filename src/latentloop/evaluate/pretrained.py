@@ -11,9 +11,10 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 
 import latentloop
 from latentloop.errors import UserError
-from latentloop.evaluate.think import Halt, Thought, default_cap, think
+from latentloop.evaluate.rollout import default_cap, roll_out
 from latentloop.evaluate.trajectories import write_trajectories
-from latentloop.methods import method as lookup
+from latentloop.methods import ChainOfThought
+from latentloop.model.halting import Limits, Rollout, halted
 from latentloop.model.transformer import Transformer
 from latentloop.presets import DEFAULT_MODEL
 from latentloop.task.graph import EMPTY, Problems
@@ -36,15 +37,15 @@ class Answer:
     """By variable; None where the model says no number."""
     iterations: int
     """Iterations it took."""
-    halt: Halt
-    """Why it stopped."""
+    halt: str
+    """Why it stopped: a row of ``latentloop.model.halting.RULES``, or ``end``, the token that ends a chain of thought."""
     trace: list[dict[str, int | None]]
     """The values after 0, 1, 2, ... iterations."""
     correct: bool
     """Whether all values are those of the oracle."""
 
     def to_dict(self, *, trace: bool = False) -> dict[str, Any]:
-        """Give plain values, with or without the trace."""
+        """Return plain values, with or without the trace."""
         plain = {"values": self.values, "iterations": self.iterations, "halt": self.halt, "correct": self.correct}
         return plain | ({"trace": self.trace} if trace else {})
 
@@ -67,9 +68,9 @@ class LatentLoop(
 
     def __init__(self, checkpoint: Checkpoint, sha256: str = "", device: str = "cpu") -> None:
         self.checkpoint, self.sha256 = checkpoint, sha256
-        self.run, self.method = checkpoint.run, lookup(checkpoint.run.method)
+        self.run, self.method = checkpoint.run, checkpoint.run.method.row
         self.vocabulary = Vocabulary(task=self.run.task)
-        self.model = Transformer(self.run.model, self.vocabulary, flat=not self.method.latent)
+        self.model = Transformer(self.run.model, self.vocabulary, self.run.method)
         load_weights(self.model, checkpoint.weights)
         try:
             self.model.eval().to(device)
@@ -83,7 +84,6 @@ class LatentLoop(
         *,
         device: str = "cpu",
         temperature: float | None = None,
-        hard: bool | None = None,
         revision: str | None = None,
         cache_dir: str | Path | None = None,
         force_download: bool = False,
@@ -92,9 +92,9 @@ class LatentLoop(
     ) -> "LatentLoop":
         """Load a shipped checkpoint by name, a checkpoint folder, the best of a run folder, or a repository of the hub.
 
-        ``temperature`` and ``hard`` are choices of inference that replace the checkpoint's own; the last five go to the hub.
+        ``temperature`` replaces the checkpoint's own, at inference; the last five go to the hub.
         """
-        own = {"device": device, "temperature": temperature, "hard": hard}
+        own = {"device": device, "temperature": temperature}
         hub = {"revision": revision, "cache_dir": cache_dir, "force_download": force_download, "token": token}
         folder = shipped(str(name)) or Path(name)
         if folder.exists():
@@ -120,7 +120,6 @@ class LatentLoop(
         token: str | bool | None,
         device: str = "cpu",
         temperature: float | None = None,
-        hard: bool | None = None,
         **_: Any,
     ) -> "LatentLoop":
         folder = snapshot_download(
@@ -131,7 +130,7 @@ class LatentLoop(
             local_files_only=local_files_only,
             token=token,
         )
-        return cls._load(Path(folder), device=device, temperature=temperature, hard=hard)
+        return cls._load(Path(folder), device=device, temperature=temperature)
 
     @classmethod
     def _load(cls, folder: Path, *, device: str, **inference: float | None) -> "LatentLoop":
@@ -144,10 +143,10 @@ class LatentLoop(
         replace(self.checkpoint, weights=weights_of(self.model)).write_files(save_directory)
 
     def describe(self) -> dict[str, Any]:
-        """Say which model this is."""
+        """Return which model this is."""
         return {
-            "method": self.run.method,
-            "name": self.run.model.name,
+            "method": self.run.method.name,
+            "name": self.run.name,
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "sha256": self.sha256,
             "step": self.checkpoint.metrics.get("step"),
@@ -164,15 +163,19 @@ class LatentLoop(
             raise UserError(f"the cap must be at least 1, got {cap}")
         if not self.method.latent:
             return self._write(problems)
-        fixed = self.run.model.iterations
+        fixed = self.run.method.iterations
         caps = [fixed or cap or default_cap(int(size)) for size in problems.sizes]
-        thoughts = think(self.model, self.method, problems, np.array(caps), leave=fixed is None)
-        return [self._answer(problems, row, thought) for row, thought in enumerate(thoughts)]
+        rollouts = roll_out(self.model, problems, np.array(caps), leave=fixed is None)
+        truth = solve(problems).values
+        return [
+            self._answer(problems, row, rollout, caps[row], truth[row]) for row, rollout in enumerate(rollouts)
+        ]
 
     def _write(self, problems: Problems) -> list[Answer]:
         """Answer by chain of thought: the iterations are the tokens written."""
-        written, _ = write_trajectories(self.model, problems, self.run.train.trajectory)
-        truth, answers = solve(problems).values, []
+        assert isinstance(self.run.method, ChainOfThought)
+        solution, answers = solve(problems), []
+        written, _ = write_trajectories(self.model, problems, solution, self.run.method.trajectory)
         for row, size in enumerate(problems.sizes):
             given = read_values(written[row], self.vocabulary)
             values = np.array([given.get(int(name), EMPTY) for name in problems.names[row, :size]], np.int8)
@@ -183,24 +186,20 @@ class LatentLoop(
                     iterations=int((written[row] != self.vocabulary.pad).sum()),
                     halt="end" if (written[row] == self.vocabulary.end).any() else "cap",
                     trace=[dict.fromkeys(named), named],
-                    correct=bool((values == truth[row, :size]).all()),
+                    correct=bool((values == solution.values[row, :size]).all()),
                 )
             )
         return answers
 
-    def _answer(self, problems: Problems, row: int, thought: Thought) -> Answer:
-        values, size = thought.states[-1], int(problems.sizes[row])
-        halt: Halt = "cap"
-        if self.run.model.iterations is not None:
-            halt = "fixed"
-        elif thought.fixpoint is not None:
-            halt = "fixpoint"
-        elif thought.cycle is not None:
-            halt = "cycle"
+    def _answer(self, problems: Problems, row: int, rollout: Rollout, cap: int, truth: np.ndarray) -> Answer:
+        fixed = self.run.method.iterations
+        stopped = halted(rollout, "fixpoint" if fixed is None else "fixed", Limits(cap=cap, fixed=fixed))
+        assert stopped is not None
+        values = rollout.states[-1]
         return Answer(
             values=problems.by_variable(row, values),
-            iterations=thought.iterations,
-            halt=halt,
-            trace=[problems.by_variable(row, state) for state in thought.states],
-            correct=bool((values == solve(problems[row : row + 1]).values[0, :size]).all()),
+            iterations=rollout.iterations,
+            halt=stopped[0],
+            trace=[problems.by_variable(row, state) for state in rollout.states],
+            correct=bool((values == truth[: len(values)]).all()),
         )

@@ -47,7 +47,7 @@ def solve(problems: Problems) -> Solution:
     return Solution(values=np.ascontiguousarray(values[:-1].T), depths=np.ascontiguousarray(depths[:-1].T))
 
 
-def step(problems: Problems, state: Int8[ndarray, "batch node"]) -> Int8[ndarray, "batch node"]:
+def update(problems: Problems, state: Int8[ndarray, "batch node"]) -> Int8[ndarray, "batch node"]:
     """Update any state, right or wrong, once: every node is recomputed from its parents' current values.
 
     A node with an empty parent becomes empty; a leaf gets its given value.
