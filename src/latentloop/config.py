@@ -127,6 +127,9 @@ class GraphConfig(Config):
     """Largest depth, leaves counting 1; None: no limit."""
     family: FamilyName = "random"
     """Shape of the graph: a row of ``latentloop.task.families.FAMILIES``."""
+    order: Literal["drawn", "topological"] = "drawn"
+    """Order of equations within a generation: as the nodes were created, or as a topological sort gives them (the authors'
+    code): by the place of the last parent."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -5,6 +5,7 @@ change, so that no training stream is ever the stream of a validation or a test 
 """
 
 import zlib
+from typing import Literal
 
 import numpy as np
 
@@ -51,10 +52,19 @@ def validation_problems(task: TaskConfig, graph: GraphConfig, count: int = TEST_
 
 
 def published_problems(
-    task: TaskConfig, nodes: int, count: int = TEST_INSTANCES, *, family: FamilyName = "random", skip: int = 0
+    task: TaskConfig,
+    nodes: int,
+    count: int = TEST_INSTANCES,
+    *,
+    family: FamilyName = "random",
+    skip: int = 0,
+    order: Literal["drawn", "topological"] = "drawn",
 ) -> Problems:
-    """Draw the published test problems of one size, of any depth: ``count`` of an endless list, after ``skip`` of it."""
-    return _published(task, GraphConfig(nodes=nodes, family=family), count, TEST, skip)
+    """Return the published test problems of one size, of any depth: ``count`` of an endless list, after ``skip`` of it.
+
+    Another ``order`` of equations gives the same graphs, names and values.
+    """
+    return _published(task, GraphConfig(nodes=nodes, family=family, order=order), count, TEST, skip)
 
 
 def check_range(count: int, skip: int) -> None:
