@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
+from io import BufferedIOBase
 from pathlib import Path
 from typing import IO, Any
 
@@ -159,7 +160,9 @@ def _columns(worked: Worked) -> dict[str, ndarray]:
     texts = [to_text(worked.problems, row).encode() for row in range(len(worked.problems))]
     columns = {"text": np.array(texts)}
     return columns | {
-        f"{kind}{slot.name}": np.asarray(getattr(part, slot.name)) for kind, part in parts.items() for slot in fields(part)
+        f"{kind}{slot.name}": np.asarray(getattr(part, slot.name))
+        for kind, part in parts.items()
+        for slot in fields(part)
     }
 
 
@@ -197,7 +200,7 @@ class _Column:
             self.kinds.append((piece.shape, piece.dtype))
             self.spool.write(np.ascontiguousarray(piece).tobytes())
 
-    def write(self, file: IO[bytes], fill: Any) -> None:
+    def write(self, file: BufferedIOBase, fill: Any) -> None:
         """Write the joined array in NumPy's format, every piece padded to the widest."""
         shapes = [shape for shape, _ in self.kinds]
         kind = max((kind for _, kind in self.kinds), key=lambda kind: kind.itemsize)  # texts differ in length
