@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int8
 from numpy import ndarray
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 from rich.style import Style
@@ -37,13 +38,22 @@ class FittedTable(Table):
         """Render as many columns as fit, and name those that do not."""
         shown = copy(self)
         shown.columns = list(self.columns)
-        unbounded = options.update(max_width=10_000)
-        while len(shown.columns) > 1 and Table.__rich_measure__(shown, console, unbounded).minimum > options.max_width:
+        while len(shown.columns) > 1 and _least_width(shown) > options.max_width:
             shown.columns.pop()
         if left_out := self.columns[len(shown.columns) :]:
             heads = ", ".join(str(column.header).replace("\n", " ") for column in left_out)
             shown.caption = f"no room for: {heads}"
         yield from Table.__rich_console__(shown, console, options)
+
+
+def _least_width(table: Table, gap: int = 2, sentence: int = 14) -> int:
+    """Return the columns of text a table needs: its first column folded between words, all others as they are."""
+    texts = [[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]
+    lines, words = ([max(map(cell_len, text.split(by)), default=0) for text in texts[0]] for by in ("\n", None))
+    first = max(*words, min(sentence, max(lines)))
+    return first + sum(
+        gap + max(cell_len(line) for text in column for line in text.split("\n")) for column in texts[1:]
+    )
 
 
 def plain_table(*columns: str, title: str | None = None) -> Table:

@@ -10,7 +10,6 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
-from io import BufferedIOBase
 from pathlib import Path
 from typing import IO, Any
 
@@ -200,7 +199,7 @@ class _Column:
             self.kinds.append((piece.shape, piece.dtype))
             self.spool.write(np.ascontiguousarray(piece).tobytes())
 
-    def write(self, file: BufferedIOBase, fill: Any) -> None:
+    def write(self, file: Any, fill: Any) -> None:  # a file of zipfile's is no IO[bytes] to every type checker
         """Write the joined array in NumPy's format, every piece padded to the widest."""
         shapes = [shape for shape, _ in self.kinds]
         kind = max((kind for _, kind in self.kinds), key=lambda kind: kind.itemsize)  # texts differ in length
