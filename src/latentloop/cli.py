@@ -1,13 +1,17 @@
-"""The command line's entry: finds the command, and turns mistakes into one line and an exit code."""
+"""Entry point of the CLI: finds the command, and turns user errors into one line and an exit code."""
 
 import contextlib
 import functools
 import io
 import os
 import re
+import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from inspect import signature
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -19,38 +23,75 @@ DESCRIPTION = (
 
 
 def run(words: Sequence[str]) -> None:
-    """Run one command. Only those that need torch load it."""
-    from latentloop.commands import problems
+    """Run one command. Its arguments are read, and help is shown, without torch."""
+    from latentloop.commands import models, problems, trust
 
-    known: dict[str, Callable[..., None]] = {
-        command.__name__: command for command in (problems.sample, problems.solve, problems.draw, problems.dataset)
-    }
     name, rest = (words[0], list(words[1:])) if words else ("", [])
     if name == "--version":
         from latentloop import __version__
 
         print(f"latentloop {__version__}")  # noqa: T201
         return
-    if name not in known:
-        from latentloop.commands import models, trust
-
-        train = models.train_from(models.base_run(words))
-        known |= {f.__name__: f for f in (models.presets, train, models.evaluate, trust.certify, trust.stress)}
+    train = models.train_from(models.base_run(words if name == "train" else []))
+    commands = (
+        *(problems.sample, problems.solve, problems.draw, problems.dataset),
+        *(models.presets, train, models.evaluate),
+        *(trust.certify, trust.stress),
+    )
+    known: dict[str, Callable[..., None]] = {command.__name__: command for command in commands}
     if name in ("--help", "-h"):
-        from tyro.extras import SubcommandApp
-
-        app = SubcommandApp()
-        for command in known.values():
-            app.command(command)
-        app.cli(args=["--help"], prog="latentloop", description=DESCRIPTION)
+        print(_overview(known))  # noqa: T201
     elif name not in known:
         raise UserError(f"{f'unknown command {name!r}' if name else 'a command is missing'}: {nearest(name, known)}")
     else:
-        _read(known[name], rest, f"latentloop {name}")()
+        try:
+            _read(known[name], rest, f"latentloop {name}")()
+        except UserError as error:
+            raise UserError(_as_typed(str(error), known[name], rest)) from error
+
+
+def _overview(known: Mapping[str, Callable[..., None]]) -> str:
+    """List the commands with the first sentence of their documentation."""
+    width = max(min(shutil.get_terminal_size().columns, 100), 40)
+    indent = max(map(len, known)) + 4
+    lines = ["usage: latentloop COMMAND [OPTIONS]", "", *textwrap.wrap(DESCRIPTION, width), ""]
+    for name, command in known.items():
+        summary = " ".join((command.__doc__ or "").partition("\n\n")[0].split())
+        first = f"  {name}".ljust(indent)
+        lines += textwrap.wrap(summary, width, initial_indent=first, subsequent_indent=" " * indent)
+    lines += ["", "latentloop COMMAND --help explains the options of a command; --version prints the version."]
+    return "\n".join(lines)
+
+
+def _as_typed(message: str, command: Callable[..., None], words: Sequence[str]) -> str:
+    """Name options in a message as they are typed: ``--pin-static``, where settings say ``pin_static``."""
+    if "unknown key" in message:  # a key of a file, not an option
+        return message
+    for name in sorted(_settings(command)):
+        option = f"--{name.replace('_', '-')}"
+        if "_" in name:
+            message = re.sub(rf"(?<![\w'-]){name}(?![\w'])", option, message)
+        elif any(word.partition("=")[0] == option for word in words):  # a plain word may be no option
+            message = re.sub(rf"^(the )?{name}(?= must\b)", option, message)
+    return message
+
+
+def _settings(command: Callable[..., None]) -> set[str]:
+    """Return the names of a command's parameters, and of all settings within them."""
+    found = set()
+    waiting = [
+        (p.name, p.annotation if p.default is p.empty else p.default) for p in signature(command).parameters.values()
+    ]
+    while waiting:
+        name, value = waiting.pop()
+        found.add(name)
+        if is_dataclass(value):
+            waiting += [(field.name, getattr(value, field.name, None)) for field in fields(value)]
+    return found
 
 
 def _read(command: Callable[..., None], words: list[str], program: str) -> Callable[[], None]:
-    """Read a command's arguments, without running it yet; a mistake is one line, where tyro would draw a box."""
+    """Parse a command's arguments, without running it yet; an error is one line, where tyro would print a box."""
     import tyro
 
     @functools.wraps(command)
@@ -83,7 +124,7 @@ def _one_line(box: str, program: str) -> str:
 
 
 def main() -> None:
-    """Run what was typed; mistakes of the user end in one line and exit code 2."""
+    """Run what was typed; user errors end in one line and exit code 2."""
     try:
         signal.signal(signal.SIGTERM, _terminate)
         if sys.stdout is None:

@@ -42,7 +42,7 @@ def _processor() -> str:
 
 
 def _commit() -> str | None:
-    """Give the commit of a source checkout, with a mark when files differ from it; None for an installed package."""
+    """Return the commit of a source checkout, with a mark when files differ from it; None for an installed package."""
     try:
         _git("ls-files", "--error-unmatch", Path(__file__).name)  # fails inside a repository that is not ours
         return _git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*") or None

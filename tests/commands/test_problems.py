@@ -1,9 +1,7 @@
 """Problems on the command line, as a user types it."""
 
-import io
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -11,40 +9,11 @@ import time
 import numpy as np
 import pytest
 
-from latentloop import cli
 from latentloop.task.families import FAMILIES
 from paper import NINE_NODES
+from typing_user import one_line_error
 
 SUM = "20 = x7 ; 2 = x42 ; x7 + x42 = x23"
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run a command in this process; gives its exit code and what it printed."""
-
-    def call(*words, stdin: str | None = None):
-        monkeypatch.setattr(sys, "argv", ["latentloop", *map(str, words)])
-        if stdin is not None:
-            monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = stop.code
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return call
-
-
-def one_line_error(result, *words):
-    code, out, err = result
-    assert code == 2
-    assert out == ""
-    assert len(err.splitlines()) == 1, err
-    for word in words:
-        assert word in err
-    return True
 
 
 def test_sample_prints_what_solve_reads(run):
@@ -82,7 +51,7 @@ def test_solve_takes_text_a_file_or_standard_input(run, tmp_path):
 
 def test_solve_shows_values_by_layer_and_by_iteration(run):
     _, layers, _ = run("solve", NINE_NODES, "--oracle")
-    assert [line.split()[-1] for line in layers.splitlines()[1:-1]] == [
+    assert [line.split()[-2] for line in layers.splitlines()[1:-1]] == [
         "20",
         "2",
         "6",
@@ -245,17 +214,6 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match=r"cannot write .*: No space left on device"), writing(tmp_path / "x") as file:
         file.write("something")
-    assert not list(tmp_path.iterdir())
-
-
-def test_interruption_leaves_nothing_half_written(tmp_path):
-    command = [sys.executable, "-m", "latentloop", "dataset", "--count", "10000000", "--output", "big.jsonl"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE)
-    deadline = time.time() + 60
-    while not list(tmp_path.glob(".big*")) and time.time() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
     assert not list(tmp_path.iterdir())
 
 

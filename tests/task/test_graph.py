@@ -7,6 +7,7 @@ from latentloop.errors import UserError
 from latentloop.task.families import FAMILIES
 from latentloop.task.graph import ABSENT, EMPTY, concatenate, sample
 from latentloop.task.oracle import solve
+from latentloop.task.text import parse, to_text
 from strategies import given_problems
 
 ALL = TaskConfig.named("all")
@@ -56,6 +57,22 @@ def test_the_same_seed_gives_the_same_bytes():
 def test_bytes_are_frozen():
     digest = draw(8, nodes=32, depth_limit=7).fingerprints()[-1].hex()
     assert digest == "4dc0c725c2bbce09857c9aa36ed7e325"
+
+
+@pytest.mark.parametrize("family", ["random", "chain", "tree", "wide", "copies"])
+def test_the_topological_order_is_that_of_networkx(family):
+    settings = {"nodes": 48, "min_nodes": 20, "family": family}
+    created, ordered = draw(40, **settings), draw(40, **settings, order="topological")
+    for row, size in enumerate(created.sizes):
+        graph = nx.DiGraph()
+        graph.add_nodes_from(range(size))
+        graph.add_edges_from((p, n) for n in range(size) for p in created.parents[row, n] if p != ABSENT)
+        expected = created.names[row, list(nx.topological_sort(graph))]
+        assert ordered.names[row, :size].tolist() == expected.tolist()
+        assert sorted(to_text(ordered, row).split(" ; ")) == sorted(to_text(created, row).split(" ; "))
+        assert parse(to_text(ordered, row), ALL).fingerprints() == ordered[row : row + 1].fingerprints()
+    assert (solve(ordered).depths == solve(created).depths).all()
+    assert (created.names == ordered.names).all() == (family in ("chain", "tree"))  # created in that order
 
 
 def test_the_depth_limit_is_met_and_never_fails():

@@ -80,3 +80,11 @@ def test_seeds_and_counts_out_of_range_are_refused():
         published_problems(ADD, 8, -5)
     with pytest.raises(UserError, match="must not be negative, got -1"):
         published_problems(ADD, 8, 5, skip=-1)
+
+
+def test_published_problems_in_another_order_are_the_same_problems():
+    drawn, sorted_again = (published_problems(ADD, 64, 8, order=order) for order in ("drawn", "topological"))
+    assert drawn.fingerprints() != sorted_again.fingerprints()
+    values = solve(drawn).values, solve(sorted_again).values
+    for row in range(8):
+        assert drawn.by_variable(row, values[0][row]) == sorted_again.by_variable(row, values[1][row])

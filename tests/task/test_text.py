@@ -81,6 +81,25 @@ def test_mistakes_name_the_equation_and_say_what_is_wrong(text, message):
     assert len(str(caught.value)) < 250
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 = x1 ; x1 " + "/" * 400 + " x1 = x2",
+        "1 = " + "x1 " * 200,
+        "1 = x1 ; x1 + " + "3" * 400 + " = x2",
+        "1 = x1 ; x1 + x1 " + "+" * 400 + " = x2",
+        "\x01" * 100 + " = x1",
+        "1 = x1 ; " + "\U000e0001" * 100 + " = x2",
+        "1 = " + "\U000e0001" * 100,
+        "1 = x1 ; " + "'\"\\" * 60 + " + x1 = x2",
+    ],
+)
+def test_mistakes_of_any_length_fit_on_a_few_lines(text):
+    with pytest.raises(ProblemError) as caught:
+        parse(text, ALL)
+    assert len(str(caught.value)) < 250
+
+
 def test_a_tasks_own_operations_are_the_ones_allowed():
     with pytest.raises(ProblemError, match=r"unknown operator '\*': use one of \+"):
         parse("1 = x1 ; x1 * x1 = x2", TaskConfig())

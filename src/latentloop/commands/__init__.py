@@ -1,1 +1,1 @@
-"""What a user types: each command is a thin function, and a file holds those of one kind."""
+"""The CLI subcommands: argument parsing and output, one function each."""

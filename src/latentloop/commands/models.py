@@ -1,35 +1,59 @@
-"""Training, evaluating and asking models: presets, train, evaluate, and the model's side of solve."""
+"""Training, evaluating and asking models: presets, train, evaluate, and the model's side of solve.
+
+Signatures and docstrings are what --help shows. It must come at once, so torch is imported inside the functions only.
+"""
 
 import hashlib
 import json as json_format
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from latentloop.commands.problems import Language, solve_many
-from latentloop.commands.terminal import CheckpointName, Json, errors, print_json, problem_text, progress
+from latentloop.commands.terminal import (
+    CheckpointName,
+    Json,
+    check_iterations,
+    errors,
+    finished,
+    print_json,
+    problem_text,
+    progress,
+    refuse_overwriting,
+)
 from latentloop.commands.terminal import output as standard_output
-from latentloop.config import FamilyName, RunConfig
+from latentloop.config import MAX_NODES, FamilyName, RunConfig
 from latentloop.errors import UserError
-from latentloop.evaluate.generalization import Rule, effective_rule, evaluate_sizes, evaluation_paths, write_evaluation
-from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.files import check_writable, read_json
 from latentloop.presets import DEFAULT_MODEL, PRESETS, preset
-from latentloop.report.console import evaluation_table, presets_table, trace_tables
 from latentloop.task.graph import Problems, check_names
 from latentloop.task.oracle import solve as solve_problems
 from latentloop.task.splits import TEST_INSTANCES, check_range
 from latentloop.task.text import parse, to_text
-from latentloop.train.checkpoint import MANIFEST
-from latentloop.train.cost import estimate
-from latentloop.train.loop import make_fabric
-from latentloop.train.loop import train as run_training
+
+if TYPE_CHECKING:
+    from latentloop.evaluate.pretrained import LatentLoop
+
+Rule = Literal["fixpoint", "depth", "paper", "fixed"]
+"""The halting rules of ``latentloop.evaluate.generalization``, which cannot be imported without torch; a test compares them."""
+NODES_AT_ONCE = 2**27
+"""Nodes of the problems that an evaluation keeps in memory, about 3 GB."""
 
 
 def presets(*, json: Json = False) -> None:
-    """List the named runs: method, model, parameters, and what a step and the whole run cost."""
+    """List the presets, the named runs of `latentloop train`: method, model, parameters, and what they cost.
+
+    Args:
+        json: Print one JSON document on standard output, and nothing else there.
+    """
+    from latentloop.report.console import presets_table
+    from latentloop.train.cost import estimate
+
     costs = {name: estimate(run) for name, run in PRESETS.items()}
     if json:
         print_json({name: {"config": PRESETS[name].to_dict(), "cost": asdict(costs[name])} for name in PRESETS})
@@ -89,6 +113,10 @@ def train_from(base: RunConfig) -> Callable[..., None]:
             machines: Machines, each with so many devices.
             strategy: Fabric's name of how devices share the work, such as ddp.
         """
+        from latentloop.train.checkpoint import MANIFEST
+        from latentloop.train.loop import make_fabric
+        from latentloop.train.loop import train as run_training
+
         if [preset, config, resume].count(None) != 2:
             raise UserError(
                 "train needs one of --preset NAME, --config FILE or --resume FOLDER; see `latentloop presets`"
@@ -123,34 +151,78 @@ class Asked:
     """Which model to ask, and where it runs."""
 
     name: CheckpointName = None
-    """A shipped name, a checkpoint, a run folder (its best checkpoint) or a hub id. Default: laptop-all."""
+    """The model: a shipped name, a checkpoint folder, a run folder (its best checkpoint) or a hub id. Default: laptop-all."""
     checkpoint: str | None = None
     """The same, as an option."""
     device: str = "cpu"
-    """Where to run: cpu, cuda, mps."""
+    """Device of the model: cpu, cuda or mps."""
     temperature: float | None = None
-    """Divide the scores of look-ups by this. Default: the checkpoint's own."""
-    hard: bool = False
-    """Let look-ups attend to the best key alone."""
+    """Divide the attention scores of the first layer by this number, at least 0.01. Default: the checkpoint's own."""
 
-    def load(self) -> LatentLoop:
-        """Load it."""
+    def __post_init__(self) -> None:
         if None not in (self.name, self.checkpoint):
             raise UserError(f"one model at a time, got {self.name} and --checkpoint {self.checkpoint}")
-        name = self.name or self.checkpoint or DEFAULT_MODEL
-        return LatentLoop.from_pretrained(
-            name, device=self.device, temperature=self.temperature, hard=self.hard or None
-        )
+
+    @property
+    def title(self) -> str:
+        """What was asked for, as typed."""
+        return self.name or self.checkpoint or DEFAULT_MODEL
+
+    def load(self) -> "LatentLoop":
+        """Load it."""
+        from latentloop.evaluate.pretrained import LatentLoop
+
+        check_device(self.device)
+        return LatentLoop.from_pretrained(self.title, device=self.device, temperature=self.temperature)
+
+    def describe(self, loop: "LatentLoop") -> dict[str, Any]:
+        """Say which model it is, by the name that was asked for too."""
+        return {"checkpoint": self.title} | loop.describe()
+
+    def refuse_overwriting(self, written: Sequence[Path]) -> None:
+        """Refuse to write a result over a file of the checkpoint."""
+        from latentloop.evaluate.pretrained import shipped
+
+        folder = shipped(self.title) or Path(self.title)
+        folders = [folder, folder / "best", folder / "last"]
+        kinds = "*.safetensors", "config.json", "metrics.json*", "manifest.json"
+        refuse_overwriting(written, [file for place in folders for kind in kinds for file in place.glob(kind)])
 
 
 DEFAULT = Asked()
 
 
-def result_path(output: Path | None, loop: LatentLoop, kind: str, settings: Mapping[str, Any]) -> Path:
-    """Name a result, if its user has not, after the weights and all that was asked of them: others keep theirs."""
-    asked = json_format.dumps([settings, loop.run.to_dict()], sort_keys=True)
+def check_device(device: str) -> None:
+    """Refuse a device that cannot compute."""
+    import torch
+
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError) as error:  # unknown, not on this machine, or without numbers as 'meta' is
+        raise UserError(f"cannot use the device {device!r}: expected cpu, or cuda or mps where there is one") from error
+
+
+def result_path(output: Path | None, model: Asked, loop: "LatentLoop", kind: str, settings: Mapping[str, Any]) -> Path:
+    """Name a result, if its user has not, after the model and all that was asked of it: others keep theirs."""
+    if output is not None:
+        return output
+    asked = json_format.dumps([settings, loop.sha256, loop.run.to_dict()], sort_keys=True)
     key = hashlib.sha256(asked.encode()).hexdigest()
-    return output or Path("results") / f"{loop.run.method}-{loop.sha256[:8]}-{kind}-{key[:6]}.json"
+    words = Path(model.title).resolve().parts[-2:]
+    title = "-".join(words if re.match("best$|last$|step-", words[-1]) else words[-1:])
+    return Path("results") / f"{title}-{kind}-{key[:6]}.json"
+
+
+def unfinished(path: Path, loop: "LatentLoop", settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what an interrupted command has left, if it was given the same model and settings."""
+    try:
+        document = read_json(path)
+        model = document["model"]
+        wanted = json_format.loads(json_format.dumps([loop.sha256, loop.run.to_dict(), settings]))
+        left = [model["sha256"], model["config"], {name: document["settings"][name] for name in settings}]
+        return document if document["interrupted"] and left == wanted else None
+    except (UserError, KeyError, TypeError):
+        return None
 
 
 def evaluate(
@@ -166,38 +238,86 @@ def evaluate(
     output: Path | None = None,
     json: Json = False,
 ) -> None:
-    """Measure how far a model generalizes: the published test problems, size by size.
+    """Measure how far a model generalizes: % of the published test problems fully solved, size by size.
+
+    Ctrl-C keeps the sizes that are finished; the same command then goes on with the others.
 
     Args:
         model: Which model to ask, and where it runs.
-        sizes: Numbers of nodes; "8 16 .. 128" goes on in the same steps.
-        instances: Problems of each size, the first of the published ones.
-        skip: Leave out so many of them first, for figures on problems that nobody has looked at.
-        halt: When the model stops: when its state repeats, at the problem's depth, at the deepest problem's depth + 1 (as
-            the authors do), or after a fixed number of iterations. Default: fixpoint where iterations adapt.
-        iterations: The number for --halt fixed. Default: the model's own.
-        cap: Iterations after which a model that has not halted is stopped. Default: nodes + 2.
-        family: Shape of the graphs.
-        output: Where the tables go, as .json and .csv. Default: in results/, named after weights and settings.
+        sizes: Numbers of nodes of the problems; "8 16 .. 128" goes on in equal steps.
+        instances: Problems of each size: the first ones of the published list.
+        skip: Leave out this many at the beginning of that list, to evaluate on problems nobody has looked at.
+        halt: When to stop iterating: fixpoint (the state repeats), depth (the problem's depth), paper (the depth of the
+            deepest problem + 1, as the authors do) or fixed (--iterations). Default: fixpoint, or the method's own rule.
+        iterations: Number of iterations for --halt fixed. Default: the model's own.
+        cap: Stop a model that has not halted after this many iterations. Default: nodes + 2.
+        family: Shape of the graphs, as for `latentloop sample`.
+        output: File for the results; .json and .csv are written. Default: in results/, named after model and settings.
         json: Print one JSON document on standard output, and nothing else there.
     """
     numbers = expand_sizes(sizes)
-    check_range(instances, skip)
+    check_instances(instances, skip, max(numbers))
+    check_iterations("--cap", cap)
+    check_iterations("--iterations", iterations)
+    from latentloop.evaluate.generalization import effective_rule, evaluate_sizes, evaluation_paths, write_evaluation
+    from latentloop.report.console import evaluation_table
+
     loop = model.load()
     check_names(loop.run.task, max(numbers))
     rule = effective_rule(loop, halt, cap, iterations)
-    settings: dict[str, Any] = {"halt": halt, "cap": cap, "iterations": iterations, "family": family, "skip": skip}
-    path = result_path(output, loop, rule, settings | {"sizes": numbers, "instances": instances})
-    for written in evaluation_paths(path):
+    asked: dict[str, Any] = {"cap": cap, "iterations": iterations, "family": family, "skip": skip}
+    settings = asked | {"halt": rule, "sizes": numbers, "instances": instances}
+    path = result_path(output, model, loop, rule, settings)
+    paths = evaluation_paths(path)
+    model.refuse_overwriting(paths)
+    for written in paths:
         check_writable(written)
+    earlier = unfinished(paths[0], loop, settings)
+    done = len(earlier["rows"]) if earlier else 0
     with progress("problems", instances * len(numbers)) as advance:
-        document = evaluate_sizes(loop, numbers, instances, **settings, advance=advance)
+        advance(instances * done)
+        parts, interrupted = finished(
+            evaluate_sizes(loop, [nodes], instances, halt=halt, **asked, advance=advance) for nodes in numbers[done:]
+        )
+    document = _joined([*([earlier] if earlier else []), *parts], numbers)
+    document["model"] = model.describe(loop)
+    if interrupted:
+        document["interrupted"] = True
     write_evaluation(document, path)
     if json:
         print_json(document)
     else:
         standard_output().print(evaluation_table(document))
-    errors.print("wrote " + " and ".join(map(str, evaluation_paths(path))))
+    errors.print("wrote " + " and ".join(map(str, paths)))
+    if interrupted:
+        stop(len(document["rows"]), len(numbers), "sizes", "the same command goes on with the others")
+
+
+def _joined(parts: Sequence[dict[str, Any]], sizes: Sequence[int]) -> dict[str, Any]:
+    """Join evaluations of some sizes each into one."""
+    rows = [row for part in parts for row in part["rows"]]
+    return parts[-1] | {
+        "rows": rows,
+        "curves": {str(nodes): curves for part in parts for nodes, curves in part["curves"].items()},
+        "average": float(np.mean([row["solved"] for row in rows])),
+        "settings": parts[-1]["settings"] | {"sizes": list(sizes)},
+    }
+
+
+def stop(done: int, total: int, unit: str, advice: str) -> None:
+    """End an interrupted command that has kept what was finished."""
+    errors.print(f"interrupted: kept {done} of {total} {unit}; {advice}")
+    sys.exit(130)
+
+
+def check_instances(instances: int, skip: int, nodes: int) -> None:
+    """Refuse a number of problems that is none, or too large for the memory."""
+    check_range(instances, skip)
+    if instances * nodes > NODES_AT_ONCE:
+        most = NODES_AT_ONCE // nodes
+        raise UserError(
+            f"--instances must be at most {most} at {nodes} nodes, got {instances}: use --skip for the rest"
+        )
 
 
 def expand_sizes(words: Sequence[str]) -> list[int]:
@@ -208,8 +328,8 @@ def expand_sizes(words: Sequence[str]) -> list[int]:
         if word in ("..", "...") and len(sizes) >= 2:
             pending = True
             continue
-        if not word.isdecimal() or int(word) < 1:
-            raise UserError(f"sizes are numbers of nodes such as 8 16 .. 128, got {word!r}")
+        if not word.isdecimal() or len(word) > 9 or not 1 <= int(word) <= MAX_NODES:
+            raise UserError(f"sizes are numbers of nodes from 1 to {MAX_NODES} such as 8 16 .. 128, got {word[:40]!r}")
         if pending:
             sizes += range(2 * sizes[-1] - sizes[-2], int(word), max(sizes[-1] - sizes[-2], 1))
             pending = False
@@ -231,29 +351,34 @@ def solve_with_model(
     cap: int | None,
     device: str,
 ) -> None:
-    """Ask a model, the default one if none is named, and show what it believes beside what the oracle knows."""
-    if cap is not None and cap < 1:
-        raise UserError(f"the cap must be at least 1, got {cap}")
-    name = DEFAULT_MODEL if checkpoint is None else checkpoint
-    loop = LatentLoop.from_pretrained(name, device=device)
+    """Ask a model, the default one if none is named, and compare its values with the oracle's."""
+    from latentloop.report.console import answer_table, trace_tables
+
+    model = Asked(checkpoint=checkpoint, device=device)
+    loop = model.load()
     task = language.config(loop.run.task)
     if input is not None:
 
         def solver(problems: Problems) -> list[dict[str, Any]]:
             return [answer.to_dict() for answer in loop.solve_problems(problems, cap=cap)]
 
-        solve_many(input, output, task, solver, name)
+        solve_many(input, output, task, solver, model.title)
         return
     problems = parse(problem_text(problem), task)
     answer = loop.solve_problems(problems, cap=cap)[0]
     if json:
-        head = {"text": to_text(problems), "modulus": problems.modulus, "solver": loop.sha256}
+        solver_names = {"solver": model.title, "sha256": loop.sha256}
+        head = {"text": to_text(problems), "modulus": problems.modulus} | solver_names
         print_json(head | answer.to_dict(trace=trace))
         return
     out = standard_output()
-    states, truth = problems.states(answer.trace), solve_problems(problems).values
-    for table in trace_tables(problems, states, truth=truth, width=out.width):
-        out.print(table)
+    solution = solve_problems(problems)
+    states = problems.states(answer.trace if trace else [answer.values])
+    if trace:
+        for table in trace_tables(problems, states, truth=solution.values, width=out.width):
+            out.print(table)
+    else:
+        out.print(answer_table(problems, solution, states[-1, 0]))
     verdict = "all right" if answer.correct else "not all right: wrong values are marked with !"
     unit = "iterations" if loop.method.latent else "tokens"
-    out.print(f"{name}: {answer.halt} after {answer.iterations} {unit}, {verdict} (modulo {problems.modulus})")
+    out.print(f"{model.title}: {answer.halt} after {answer.iterations} {unit}, {verdict} (modulo {problems.modulus})")

@@ -1,14 +1,18 @@
-"""What all commands share: where text comes from, where it goes, and how progress looks."""
+"""What all commands share: text in and out, progress, Ctrl-C, and limits of what can be asked for."""
 
 import json
+import os
+import signal
+import stat
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from types import FrameType
+from typing import Annotated, Any, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from tyro.conf import Positional, arg
 
 from latentloop.errors import UserError
@@ -18,29 +22,36 @@ from latentloop.task.text import MAX_CHARACTERS
 ProblemText = Positional[Annotated[str | None, arg(metavar="[PROBLEM]")]]
 CheckpointName = Positional[Annotated[str | None, arg(metavar="[CHECKPOINT]")]]
 Json = Annotated[bool, arg(help="Print one JSON document on standard output, and nothing else there.")]
+T = TypeVar("T")
+
+MAX_ITERATIONS = 100_000
+"""Largest --cap and --iterations: far more than the deepest problem needs, and states that still fit in memory."""
+PIPED_WIDTH = 160
+"""Columns of a table where standard output is no terminal."""
 
 errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
 def output() -> Console:
-    """Give the console of standard output; where no person looks, lines are as long as they need to be."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    """Return the console of standard output; tables fit its width."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 
 
 def problem_text(problem: str | None) -> str:
-    """Find the text of a problem: typed, in a file, or on standard input."""
+    """Find the text of a problem: typed, in a file or a pipe with a name, or on standard input."""
     if problem is None or problem == "-":
         return _standard_input()
-    if _is_file(problem):
+    if is_file(problem):
         return read_text(Path(problem), MAX_CHARACTERS)
     if "=" in problem or "->" in problem or not problem.strip():
         return problem
     raise UserError(f"{problem[:60]!r} is neither an equation such as '20 = x7' nor a file")
 
 
-def _is_file(name: str) -> bool:
+def is_file(name: str) -> bool:
+    """Say whether a word names something to read: a file, or a pipe such as ``/dev/stdin`` or ``<(command)``."""
     try:
-        return Path(name).is_file()
+        return Path(name).exists() and not Path(name).is_dir()
     except (OSError, ValueError):  # too long for a name, or not readable
         return False
 
@@ -50,12 +61,38 @@ def _standard_input() -> str:
         raise UserError("standard input is closed: give the problem as an argument, or a file")
     if sys.stdin.isatty():
         errors.print("type equations, then Ctrl-D")
-    text = sys.stdin.read(MAX_CHARACTERS + 1)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
+    try:  # bytes, because the locale decides what a text stream does with those that are not UTF-8
+        return sys.stdin.buffer.read(4 * MAX_CHARACTERS + 4).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
         raise UserError("cannot read standard input: it is not UTF-8 text") from error
-    return text.removeprefix("\ufeff")
+
+
+def refuse_overwriting(written: Iterable[Path | None], read: Iterable[Path | None]) -> None:
+    """Refuse to write a file that is read, under this or another name; None and ``-`` are the standard streams."""
+    sources = [(path, found) for path in read if (found := _regular(path, 0)) is not None]
+    for target in written:
+        found = _regular(target, 1)
+        for source, other in sources:
+            if found is not None and os.path.samestat(found, other):
+                raise UserError(
+                    f"cannot write {target or 'standard output'}: it is the same file as {source or 'standard input'}, "
+                    "which is read; choose another output"
+                )
+
+
+def _regular(path: Path | None, stream: int) -> os.stat_result | None:
+    """Look up a file, or what a standard stream is redirected to; None if it is no regular file."""
+    try:
+        found = os.fstat(stream) if path is None or str(path) == "-" else path.stat()
+    except (OSError, ValueError):
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
+
+
+def check_iterations(option: str, number: int | None) -> None:
+    """Refuse a number of iterations that is none, or too large to keep the states of."""
+    if number is not None and not 1 <= number <= MAX_ITERATIONS:
+        raise UserError(f"{option} must be 1 to {MAX_ITERATIONS} iterations, got {number}")
 
 
 def print_json(document: Any) -> None:
@@ -64,9 +101,47 @@ def print_json(document: Any) -> None:
 
 
 @contextmanager
-def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show progress on standard error; gives the function to call with each advance."""
+def progress(label: str, total: int | None, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
+    """Show progress on standard error, if that is a terminal; yield the function to call with each advance."""
+    if not (shown and errors.is_terminal):
+        yield lambda done: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bars:
+    with Progress(*columns, console=errors, transient=True) as bars:
         bar = bars.add_task(label, total=total)
         yield lambda done: bars.advance(bar, done)
+
+
+def finished(results: Iterable[T]) -> tuple[list[T], bool]:
+    """Collect results one by one; return those that were finished when Ctrl-C came, and whether it came."""
+    found: list[T] = []
+    try:
+        found.extend(results)  # keeps what came before an exception
+    except KeyboardInterrupt:
+        if not found:
+            raise
+        return found, True
+    return found, False
+
+
+@contextmanager
+def first_interrupt() -> Iterator[Callable[[], bool]]:
+    """Let the first Ctrl-C only be noted; yield the function that tells whether it came. The second one interrupts."""
+    previous = signal.getsignal(signal.SIGINT)
+    noted = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal noted
+        noted = True
+        signal.signal(signal.SIGINT, previous)
+
+    if previous is signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: noted
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -4,50 +4,67 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from latentloop.commands.models import DEFAULT, Asked, result_path
-from latentloop.commands.terminal import Json, errors, print_json, progress
+from latentloop.commands.models import (
+    DEFAULT,
+    Asked,
+    check_instances,
+    expand_sizes,
+    result_path,
+    stop,
+    unfinished,
+)
+from latentloop.commands.terminal import Json, errors, finished, print_json, progress
 from latentloop.commands.terminal import output as standard_output
-from latentloop.evaluate.certify import certify as certify_size
-from latentloop.evaluate.certify import check_probes, patterns
-from latentloop.evaluate.stress import scenarios
-from latentloop.evaluate.stress import stress as stress_model
 from latentloop.files import check_writable, write_json
 from latentloop.provenance import provenance
-from latentloop.report.console import certificate_table, stress_table, verdict
 
 
 def certify(
     model: Asked = DEFAULT,
     *,
-    sizes: tuple[int, ...] = (32, 128),
+    sizes: tuple[str, ...] = ("32", "128"),
     output: Path | None = None,
     json: Json = False,
 ) -> None:
     """Check the arithmetic exhaustively: every value combination of every equation, inside real problems.
 
-    Exits with 1 if any entry is wrong.
+    Exits with 1 if any entry is wrong. Ctrl-C keeps the sizes that are finished; the same command then goes on with the
+    others.
 
     Args:
         model: Which model to ask, and where it runs.
-        sizes: Nodes of the problems that the probed equations stand in.
-        output: Where the certificate goes, as .json. Default: in results/, named after weights and settings.
+        sizes: Numbers of nodes of the problems that the probed equations stand in; "32 64 .. 128" goes on in equal steps.
+        output: File for the certificate, .json. Default: in results/, named after model and settings.
         json: Print one JSON document on standard output, and nothing else there.
     """
+    numbers = expand_sizes(sizes)
+    from latentloop.evaluate.certify import certify as certify_size
+    from latentloop.evaluate.certify import check_probes, patterns
+    from latentloop.report.console import certificate_table, verdict
+
     loop = model.load()
-    check_probes(loop, sizes)
-    path = result_path(output, loop, "certificate", {"sizes": sizes})
+    check_probes(loop, numbers)
+    settings = {"sizes": numbers}
+    path = result_path(output, model, loop, "certificate", settings)
+    model.refuse_overwriting([path])
     check_writable(path)
-    total = len(sizes) * sum(len(probe.values) for probe in patterns(loop.run.task))
-    with progress("entries", total) as advance:
-        found = [certify_size(loop, nodes, advance=advance) for nodes in sizes]
-    document = {"sizes": found, "model": loop.describe(), "provenance": provenance()}
-    _keep(document, path)
+    earlier = unfinished(path, loop, settings)
+    found = earlier["sizes"] if earlier else []
+    entries = sum(len(probe.values) for probe in patterns(loop.run.task))
+    with progress("entries", len(numbers) * entries) as advance:
+        advance(len(found) * entries)
+        more, interrupted = finished(certify_size(loop, nodes, advance=advance) for nodes in numbers[len(found) :])
+    found = found + more
+    document = {"sizes": found, "settings": settings, "model": model.describe(loop), "provenance": provenance()}
+    _keep(document, path, interrupted)
     if json:
         print_json(document)
     else:
         out = standard_output()
         out.print(certificate_table(document))
         out.print(verdict(document))
+    if interrupted:
+        stop(len(found), len(numbers), "sizes", "the same command goes on with the others")
     if any(size["wrong"] for size in found):
         sys.exit(1)
 
@@ -61,31 +78,44 @@ def stress(
     output: Path | None = None,
     json: Json = False,
 ) -> None:
-    """Try a model where it was not trained: wrong states, other shapes, larger graphs, four times the time it needs.
+    """Try a model where it was not trained: wrong states, other shapes, larger graphs, four times the iterations it needs.
+
+    Ctrl-C keeps the scenarios that are finished.
 
     Args:
         model: Which model to ask, and where it runs.
-        nodes: Nodes of the problems.
-        instances: Problems of each kind, the first of the published ones; fewer of the larger ones.
-        skip: Leave out so many of them first, for figures on problems that nobody has looked at.
-        output: Where the table goes, as .json. Default: in results/, named after weights and settings.
+        nodes: Number of nodes of the problems.
+        instances: Problems of each kind: the first ones of the published list; fewer of larger graphs.
+        skip: Leave out this many at the beginning of that list, to test on problems nobody has looked at.
+        output: File for the results, .json. Default: in results/, named after model and settings.
         json: Print one JSON document on standard output, and nothing else there.
     """
+    check_instances(instances, skip, max(nodes, 1))
+    from latentloop.evaluate.stress import scenarios
+    from latentloop.evaluate.stress import stress as stress_model
+    from latentloop.report.console import stress_table
+
     loop = model.load()
     settings = {"nodes": nodes, "instances": instances, "skip": skip}
-    path = result_path(output, loop, "stress", settings)
+    path = result_path(output, model, loop, "stress", settings)
+    model.refuse_overwriting([path])
     check_writable(path)
-    total = sum(scenario.instances for scenario in scenarios(loop, nodes, instances))
-    with progress("problems", total) as advance:
-        rows = list(stress_model(loop, nodes, instances, skip=skip, advance=advance))
-    document = {"rows": rows, "settings": settings, "model": loop.describe(), "provenance": provenance()}
-    _keep(document, path)
+    all_scenarios = scenarios(loop, nodes, instances)
+    with progress("problems", sum(scenario.instances for scenario in all_scenarios)) as advance:
+        rows, interrupted = finished(stress_model(loop, nodes, instances, skip=skip, advance=advance))
+    document = {"rows": rows, "settings": settings, "model": model.describe(loop), "provenance": provenance()}
+    _keep(document, path, interrupted)
     if json:
         print_json(document)
     else:
         standard_output().print(stress_table(document))
+    if interrupted:
+        stop(len(rows), len(all_scenarios), "scenarios", "the same command tries all of them")
 
 
-def _keep(document: dict[str, Any], path: Path) -> None:
+def _keep(document: dict[str, Any], path: Path, interrupted: bool) -> None:
+    """Write a result, marked if it is not complete."""
+    if interrupted:
+        document["interrupted"] = True
     write_json(path, document)
     errors.print(f"wrote {path}")

@@ -16,7 +16,7 @@ MAX_NODES = 4096
 MAX_NAMES = 32_767  # names are stored as 16-bit integers
 
 FamilyName = Literal[tuple(FAMILIES)]  # pyrefly: ignore
-OrderName = Literal["sampled", "topological"]
+OrderName = Literal["drawn", "topological"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class GraphConfig(Config):
     """Largest depth, leaves counting 1; None: no limit."""
     family: FamilyName = "random"
     """Shape of the graph: a row of ``latentloop.task.families.FAMILIES``."""
-    order: OrderName = "sampled"
+    order: OrderName = "drawn"
     """Order of the equations of one depth: as sampled, or the authors' topological sort, which puts children of one last
     parent side by side."""
 

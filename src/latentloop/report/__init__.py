@@ -1,1 +1,1 @@
-"""Figures and tables: draws what others computed."""
+"""Figures and tables of results; computes nothing."""

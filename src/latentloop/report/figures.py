@@ -1,4 +1,4 @@
-"""Figures, drawn from stored results: nothing is computed here."""
+"""Figures of stored results: nothing is computed here."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,18 +32,18 @@ def generalization_figure(documents: Mapping[str, dict[str, Any]]) -> Figure:
 
 
 def ablation_figure(results: Mapping[str, Sequence[dict[str, Any]]], base: str) -> Figure:
-    """Draw learning curves, a panel for each choice: its runs in colour over those of the base in grey."""
+    """Draw learning curves, a panel for each choice: its runs in color over those of the base in gray."""
     names = [name for name in results if name != base]
     columns = 4
     rows = max(1, -(-len(names) // columns))
     figure = Figure(figsize=(11, 1.9 * rows + 0.5), layout="constrained")
     panels = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
     for axes, name in zip(panels, names, strict=False):
-        for runs, colour, width in ((results[base], "#b8b8b8", 1.0), (results[name], "#c2452d", 1.3)):
+        for runs, color, width in ((results[base], "#b8b8b8", 1.0), (results[name], "#c2452d", 1.3)):
             for run in runs:
                 asked = [row for row in run["curve"] if "right_three" in row]
                 minutes, shares = [row["minutes"] for row in asked], [100 * row["right_three"] for row in asked]
-                axes.plot(minutes, shares, color=colour, linewidth=width)
+                axes.plot(minutes, shares, color=color, linewidth=width)
         axes.set_title(name, fontsize=10)
         axes.set_ylim(0, 103)
         axes.grid(color="#e4e4e4", linewidth=0.6)

@@ -1,4 +1,4 @@
-"""A picture of a computation graph: generations from left to right, coloured by depth."""
+"""A picture of a computation graph: generations from left to right, colored by depth."""
 
 from pathlib import Path
 
@@ -24,11 +24,11 @@ _LARGEST = 60.0  # inches a side: beyond, everything shrinks
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure whole, in the format its suffix names."""
+    """Write a figure atomically, in the format its suffix names."""
     if path.suffix not in SUFFIXES:
         raise UserError(f"cannot draw {path.name}: the name must end in {', '.join(SUFFIXES)}")
     with writing(path, "wb") as file:
-        figure.savefig(file, format=path.suffix[1:], dpi=140, bbox_inches="tight", facecolor="white")
+        figure.savefig(file, format=path.suffix[1:], dpi=140, facecolor="white")
 
 
 def graph_figure(problems: Problems, solution: Solution, row: int = 0) -> Figure:
@@ -36,20 +36,25 @@ def graph_figure(problems: Problems, solution: Solution, row: int = 0) -> Figure
     size = int(problems.sizes[row])
     depths = solution.depths[row, :size]
     spots, heads = _layout(problems.parents[row, :size], depths)
-    extent = spots.max(0) - spots.min(0) + 1.2
+    children, operands = np.nonzero(problems.parents[row, :size] != ABSENT)
+    parents = problems.parents[row, children, operands]
+    bends = _bends(spots[parents], spots[children])
+    tops = _tops(spots[parents], spots[children], bends)
+    inside = np.concatenate([spots, tops])
+    low = inside.min(0) - 0.6
+    high = inside.max(0) + 0.6
+    extent = high - low
     scale = min(1.0, _LARGEST / extent.max())
     figure = Figure(figsize=(max(extent[0] * scale, 3.0), max(extent[1] * scale, 1.8)))
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     axes.set_aspect("equal")
-    axes.set_xlim(spots[:, 0].min() - 0.6, spots[:, 0].max() + 0.6)
-    axes.set_ylim(spots[:, 1].min() - 0.6, spots[:, 1].max() + 0.6)
+    axes.set_xlim(low[0], high[0])
+    axes.set_ylim(low[1], high[1])
 
     shades = [to_hex(colormaps["viridis"](0.12 + 0.8 * (d - 1) / max(depths.max() - 1, 1))) for d in depths]
-    for node in range(size):
-        for parent in problems.parents[row, node]:
-            if parent != ABSENT:
-                axes.add_patch(_edge(spots[parent], spots[node], shades[parent], scale))
+    for parent, child, bend in zip(parents, children, bends, strict=True):
+        axes.add_artist(_edge(spots[parent], spots[child], bend, shades[parent], scale))
     nodes: PathCollection = axes.scatter(*spots.T, s=(34 * scale) ** 2, c=shades, zorder=2, linewidths=0)
     nodes.set_gid("nodes")
     for node, (x, y) in enumerate(spots):
@@ -74,8 +79,19 @@ def graph_figure(problems: Problems, solution: Solution, row: int = 0) -> Figure
     return figure
 
 
-def _edge(start: ndarray, end: ndarray, color: str, scale: float) -> FancyArrowPatch:
-    bend = 0.0 if abs(end[1] - start[1]) < 0.1 and end[0] - start[0] <= _COLUMN * 1.1 else 0.14
+def _bends(starts: ndarray, ends: ndarray) -> ndarray:
+    """Return how much each edge [edge, xy] bends: those to a neighbor on the same height are straight."""
+    across, up = (ends - starts).T
+    return np.where((np.abs(up) < 0.1) & (across <= _COLUMN * 1.1), 0.0, 0.14)
+
+
+def _tops(starts: ndarray, ends: ndarray, bends: ndarray) -> ndarray:
+    """Return the points [edge, xy] where bent edges are farthest from a straight line, so that none leaves the picture."""
+    across, up = (ends - starts).T
+    return (starts + ends) / 2 + bends[:, None] / 2 * np.stack([up, -across], axis=1)
+
+
+def _edge(start: ndarray, end: ndarray, bend: float, color: str, scale: float) -> FancyArrowPatch:
     return FancyArrowPatch(
         tuple(start), tuple(end), connectionstyle=f"arc3,rad={bend}", arrowstyle="-|>", mutation_scale=9 * scale,
         shrinkA=17 * scale, shrinkB=17 * scale, linewidth=0.9 * scale, color=color, alpha=0.65, zorder=1, clip_on=False,
@@ -94,15 +110,18 @@ def _layout(parents: ndarray, depths: ndarray, sweeps: int = 4) -> tuple[ndarray
             wish = np.array([_pull(node, parents, height, sweep) for node in column])
             height[column[np.argsort(wish, kind="stable")]] = np.arange(len(column)) - (len(column) - 1) / 2
 
-    spots, heads = np.zeros((len(depths), 2)), np.zeros((depths.max(), 2))
+    spots = np.zeros((len(depths), 2))
+    heads = np.zeros((depths.max(), 2))
     generations = [np.flatnonzero(depths == depth) for depth in range(1, depths.max() + 1)]
     top = 0.0
     while generations:
-        band, columns = [], 0
+        band = []
+        columns = 0
         while generations and (not band or columns + -(-len(generations[0]) // _TALL) <= _WIDE):
             band.append(generations.pop(0))
             columns += -(-len(band[-1]) // _TALL)
-        tallest, x = max(-(-len(nodes) // -(-len(nodes) // _TALL)) for nodes in band), 0
+        tallest = max(-(-len(nodes) // -(-len(nodes) // _TALL)) for nodes in band)
+        x = 0
         for nodes in band:
             ordered = nodes[np.argsort(height[nodes], kind="stable")]
             for part in np.array_split(ordered, -(-len(nodes) // _TALL)):
@@ -115,7 +134,7 @@ def _layout(parents: ndarray, depths: ndarray, sweeps: int = 4) -> tuple[ndarray
 
 
 def _pull(node: int | np.integer, parents: ndarray, height: ndarray, sweep: int) -> float:
-    """Give the height a node would like: that of its parents, and after the first sweep of its children too."""
+    """Return the mean height of a node's parents, and after the first sweep of its children too."""
     near = [height[parent] for parent in parents[node] if parent != ABSENT]
     if sweep:
         near += list(height[np.flatnonzero((parents == node).any(-1))])

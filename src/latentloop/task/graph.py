@@ -1,4 +1,4 @@
-"""Computation graphs, many at a time: what a problem is, and how problems are drawn.
+"""Computation graphs, many at a time: what a problem is, and how problems are sampled.
 
 python -m latentloop.task.graph
 """
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int, Int8, Int16
+from jaxtyping import Float32, Int, Int8, Int16
 from numpy import ndarray
 
 from latentloop.config import MAX_FAN_IN, OPERATIONS, GraphConfig, TaskConfig
@@ -75,7 +75,7 @@ class Problems:
         )
 
     def by_variable(self, row: int, values: Int[ndarray, "node"]) -> dict[str, int | None]:
-        """Name one problem's values, as in ``{"x7": 20}``; None for what is empty."""
+        """Return one problem's values by name, as in ``{"x7": 20}``; None for what is empty."""
         named = zip(self.names[row, : self.sizes[row]].tolist(), values.tolist(), strict=False)
         return {f"x{name}": None if value == EMPTY else value for name, value in named}
 
@@ -85,7 +85,7 @@ class Problems:
         return np.array([[[EMPTY if state[x] is None else state[x] for x in names]] for state in trace], np.int8)
 
     def fingerprints(self) -> list[bytes]:
-        """Give a hash of each problem's content; equal problems have equal ones, whatever the padding."""
+        """Return a hash of each problem's content; equal problems have equal ones, whatever the padding."""
         return [
             hashlib.blake2b(
                 b"".join(
@@ -121,9 +121,9 @@ def concatenate(batches: Sequence[Problems]) -> Problems:
 
 
 def sample(task: TaskConfig, graph: GraphConfig, count: int, rng: np.random.Generator) -> Problems:
-    """Draw ``count`` problems; the same arguments and generator state give the same bytes.
+    """Sample ``count`` problems; the same arguments and generator state give the same bytes.
 
-    The loop runs over nodes and each line of it over the whole batch, so arrays are [node, batch] until the end.
+    Nodes are created one after the other, for all problems of the batch at once, so arrays are [node, batch] until the end.
     """
     shape = FAMILIES[graph.family]
     _check(task, graph, shape, count)
@@ -132,16 +132,17 @@ def sample(task: TaskConfig, graph: GraphConfig, count: int, rng: np.random.Gene
     leaves = np.array([graph.leaves or shape.leaves(max(n, 1)) for n in range(graph.nodes + 1)], np.int16)[sizes]
 
     parents, depths = _grow(graph, shape, leaves, rng)
-    operations = _codes(task, rng, (graph.nodes, MAX_FAN_IN - 1, count))
-    operations[parents[:, 1:] == ABSENT] = ABSENT
+    operations = _operations(task, parents, rng)
     constants = _leaf_values(task, shape, leaves, graph.nodes, rng)
     names = _names(task, graph.nodes, count, rng)
 
-    beyond = np.arange(graph.nodes)[:, None] >= sizes
+    # Nodes past the size of a problem become padding, and sort behind all others.
+    padding = np.arange(graph.nodes)[:, None] >= sizes  # [node, batch]
     for array, fill in ((names, ABSENT), (parents, ABSENT), (operations, ABSENT), (constants, EMPTY)):
-        np.moveaxis(array, -1, 1)[beyond] = fill
-    depths[beyond] = np.iinfo(depths.dtype).max
-    return _in_generations(task, sizes, depths, names, parents, operations, constants)
+        np.moveaxis(array, -1, 1)[padding] = fill
+    depths[padding] = np.iinfo(depths.dtype).max
+    order = _order(parents, depths, graph.order)
+    return _arranged(task, sizes, order, names, parents, operations, constants)
 
 
 def check_names(task: TaskConfig, nodes: int) -> None:
@@ -153,6 +154,7 @@ def check_names(task: TaskConfig, nodes: int) -> None:
 
 
 def _check(task: TaskConfig, graph: GraphConfig, shape: Family, count: int) -> None:
+    """Refuse settings that contradict each other."""
     if count < 1:
         raise UserError(f"the number of problems must be at least 1, got {count}")
     check_names(task, graph.nodes)
@@ -162,62 +164,89 @@ def _check(task: TaskConfig, graph: GraphConfig, shape: Family, count: int) -> N
         raise UserError(f"the family {graph.family!r} decides its own number of leaves: leave it out")
 
 
-def _grow(graph: GraphConfig, shape: Family, leaves: Int16[ndarray, "batch"], rng: np.random.Generator):
-    """Draw the parents [node, 3, batch] of every node and its depth [node, batch]."""
-    count, column = len(leaves), np.arange(len(leaves))
+def _grow(
+    graph: GraphConfig, shape: Family, leaves: Int16[ndarray, "batch"], rng: np.random.Generator
+) -> tuple[Int16[ndarray, "node 3 batch"], Int16[ndarray, "node batch"]]:
+    """Sample the parents of every node; return them with the depth of every node."""
+    count = len(leaves)
+    column = np.arange(count)
     limit = graph.depth_limit or graph.nodes + 1
     parents = np.full((graph.nodes, MAX_FAN_IN, count), ABSENT, np.int16)
     depths = np.ones((graph.nodes + 1, count), np.int16)
-    depths[ABSENT] = 0  # looked up for a parent that is not there
+    depths[ABSENT] = 0  # the last row: the depth of an absent parent
+    # The nodes that may become parents: pool[:pool_size[b], b] for problem b.
     pool = np.zeros((graph.nodes + 1, count), np.int16)
     pool_size = np.zeros(count, np.int16)
+    # All random numbers at once: the number of parents [node, batch], and uniform numbers for picks [node, 4, batch].
     choices = np.array(graph.fan_ins or shape.fan_ins, np.int16)
     fan_ins = choices[rng.integers(0, len(choices), (graph.nodes, count), dtype=np.int8)]
     uniform = rng.random((graph.nodes, MAX_FAN_IN + 1, count), np.float32)
 
     for node in range(graph.nodes):
-        computed = node >= leaves
+        computed = node >= leaves  # [batch]: not a leaf
         if computed.any():
             if shape.pool == "pairs":
+                # The next two unused nodes [3, batch]; the last one may be a single node.
                 first = 2 * (node - leaves)
-                drawn = np.stack([first, first + 1, np.full(count, node, np.int16)])
-                drawn[drawn >= node] = ABSENT
+                chosen = np.stack([first, first + 1, np.full(count, node, np.int16)])
+                chosen[chosen >= node] = ABSENT
             else:
+                # Distinct members of the pool [3, batch]; only the first fan_in of them count.
                 fan_in = np.minimum(fan_ins[node], pool_size)
                 picks = _distinct(uniform[node], fan_in, pool_size, shape.always)
-                drawn = pool[picks, column]
-                drawn[np.arange(MAX_FAN_IN)[:, None] >= fan_in] = ABSENT
-            parents[node] = np.where(computed, drawn, ABSENT)
+                chosen = pool[picks, column]
+                chosen[np.arange(MAX_FAN_IN)[:, None] >= fan_in] = ABSENT
+            parents[node] = np.where(computed, chosen, ABSENT)
+            # One deeper than the deepest parent [batch]; leaves have none, and so depth 1.
             depths[node] = depths[parents[node], column].max(0) + 1
+        # The node joins the pool where its depth leaves room below the limit; where it does not, the next one overwrites it.
         pool[pool_size, column] = node
         pool_size += (depths[node] < limit) & (~computed | (shape.pool != "leaves"))
     return parents, depths[:-1]
 
 
-def _distinct(uniform: ndarray, fan_in: ndarray, size: ndarray, always: str | None) -> ndarray:
+def _distinct(
+    uniform: Float32[ndarray, "4 batch"],
+    fan_in: Int16[ndarray, "batch"],
+    size: Int16[ndarray, "batch"],
+    always: str | None,
+) -> Int16[ndarray, "3 batch"]:
     """Pick three distinct places of a pool of ``size``, in random order; only the first ``fan_in`` of them count."""
-    first, second, third = (uniform[:MAX_FAN_IN] * np.maximum(size - np.arange(MAX_FAN_IN)[:, None], 1)).astype(
-        np.int16
-    )
+    # Uniform among what the earlier picks leave: size, size - 1 and size - 2 places.
+    room = np.maximum(size - np.arange(MAX_FAN_IN)[:, None], 1)  # [3, batch]
+    first, second, third = (uniform[:MAX_FAN_IN] * room).astype(np.int16)
     if always is not None:
         first = np.zeros_like(size) if always == "first" else size - 1
+    # Shift each pick past the places taken before it, the lower one first.
     second += second >= first
-    low, high = np.minimum(first, second), np.maximum(first, second)
+    low = np.minimum(first, second)
+    high = np.maximum(first, second)
     third += third >= low
     third += third >= high
     picks = np.stack([first, second, third])
-    if always is not None:  # the given parent may stand anywhere among the operands
-        place, column = (uniform[MAX_FAN_IN] * fan_in).astype(np.int16), np.arange(len(size))
+    if always is not None:
+        # The parent that every equation uses may stand at any of the fan_in operands: swap it there.
+        place = (uniform[MAX_FAN_IN] * fan_in).astype(np.int16)
+        column = np.arange(len(size))
         picks[0], picks[place, column] = picks[place, column], picks[0].copy()
     return picks
 
 
-def _codes(task: TaskConfig, rng: np.random.Generator, shape: tuple[int, ...]) -> ndarray:
+def _operations(
+    task: TaskConfig, parents: Int16[ndarray, "node 3 batch"], rng: np.random.Generator
+) -> Int8[ndarray, "node 2 batch"]:
+    """Sample the operation before the second and the third operand, where there is one."""
     codes = np.array([OPERATIONS.index(op) for op in task.operations], np.int8)
-    return codes[rng.integers(0, len(codes), shape, dtype=np.int8)]
+    later = parents[:, 1:]
+    operations = codes[rng.integers(0, len(codes), later.shape, dtype=np.int8)]
+    operations[later == ABSENT] = ABSENT
+    return operations
 
 
-def _leaf_values(task: TaskConfig, shape: Family, leaves: ndarray, nodes: int, rng: np.random.Generator) -> ndarray:
+def _leaf_values(
+    task: TaskConfig, shape: Family, leaves: Int16[ndarray, "batch"], nodes: int, rng: np.random.Generator
+) -> Int8[ndarray, "node batch"]:
+    """Sample the values of the leaves; all other nodes are ``EMPTY``."""
     lowest = 1 if shape.leaf_values == "equal" else 0
     values = rng.integers(lowest, task.modulus, (nodes, len(leaves)), dtype=np.int8)
     if shape.leaf_values == "equal":
@@ -228,24 +257,59 @@ def _leaf_values(task: TaskConfig, shape: Family, leaves: ndarray, nodes: int, r
     return values
 
 
-def _names(task: TaskConfig, nodes: int, count: int, rng: np.random.Generator) -> ndarray:
-    """Draw distinct names [node, batch]: the first steps of a Fisher-Yates shuffle."""
+def _names(task: TaskConfig, nodes: int, count: int, rng: np.random.Generator) -> Int16[ndarray, "node batch"]:
+    """Sample distinct names: the first steps of a Fisher-Yates shuffle."""
     column = np.arange(count)
-    deck = np.repeat(np.arange(task.names, dtype=np.int16)[:, None], count, axis=1)
+    deck = np.repeat(np.arange(task.names, dtype=np.int16)[:, None], count, axis=1)  # [name, batch]
     uniform = rng.random((nodes, count), np.float32)
     for node in range(nodes):
-        pick = node + (uniform[node] * (task.names - node)).astype(np.int16)
+        pick = node + (uniform[node] * (task.names - node)).astype(np.int16)  # [batch]: one of those not dealt yet
         deck[node], deck[pick, column] = deck[pick, column], deck[node].copy()
     return deck[:nodes]
 
 
-def _in_generations(task, sizes, depths, names, parents, operations, constants) -> Problems:
-    """Order nodes by depth, leaves first, and give batches their final [batch, node] form."""
-    order = np.argsort(depths, axis=0, kind="stable").astype(np.int16)
-    rank = np.full((len(order) + 1, order.shape[1]), ABSENT, np.int16)  # the last row: ABSENT stays ABSENT
-    np.put_along_axis(rank[:-1], order, np.arange(len(order), dtype=np.int16)[:, None], axis=0)
+def _order(
+    parents: Int16[ndarray, "node 3 batch"], depths: Int16[ndarray, "node batch"], order: str
+) -> Int16[ndarray, "place batch"]:
+    """Return which node stands at each place: generations by depth, and within one the order asked for.
+
+    ``drawn`` is the order of creation. ``topological`` is that of Kahn's algorithm: a node follows when the last-placed of
+    its parents does, ties in the order of creation. A generation's places settle those of the next one, so sorting again
+    and again ends, after as many rounds as there are generations at most.
+    """
+    placed = np.argsort(depths, axis=0, kind="stable").astype(np.int16)
+    if order == "drawn":
+        return placed
+    column = np.arange(depths.shape[1])
+    generation = depths.astype(np.int32) * (len(depths) + 1)  # apart by more than any place
+    while True:
+        last_parent = _places(placed)[parents, column].max(1)  # [node, batch]
+        following = np.argsort(generation + last_parent, axis=0, kind="stable").astype(np.int16)
+        if np.array_equal(following, placed):
+            return placed
+        placed = following
+
+
+def _places(order: Int16[ndarray, "place batch"]) -> Int16[ndarray, "node_or_absent batch"]:
+    """Invert an order: the place of each node; one more row, the last, keeps ``ABSENT`` as it is."""
+    places = np.full((len(order) + 1, order.shape[1]), ABSENT, np.int16)
+    np.put_along_axis(places[:-1], order, np.arange(len(order), dtype=np.int16)[:, None], axis=0)
+    return places
+
+
+def _arranged(
+    task: TaskConfig,
+    sizes: Int16[ndarray, "batch"],
+    order: Int16[ndarray, "place batch"],
+    names: Int16[ndarray, "node batch"],
+    parents: Int16[ndarray, "node 3 batch"],
+    operations: Int8[ndarray, "node 2 batch"],
+    constants: Int8[ndarray, "node batch"],
+) -> Problems:
+    """Put nodes in order, and the batch first."""
+    # Parents move with their nodes [place, 3, batch], then become places themselves.
     moved = np.take_along_axis(parents, order[:, None], axis=0)
-    moved = np.take_along_axis(rank[:, None], moved, axis=0)
+    moved = np.take_along_axis(_places(order)[:, None], moved, axis=0)
     return Problems(
         modulus=task.modulus,
         sizes=sizes,

@@ -28,20 +28,23 @@ class Solution:
 
 def solve(problems: Problems) -> Solution:
     """Compute every node once, in the order in which equations are written."""
-    count, column = len(problems), np.arange(len(problems))
-    parents = np.ascontiguousarray(np.moveaxis(problems.parents, 0, -1))
-    operations = np.ascontiguousarray(np.moveaxis(problems.operations, 0, -1))
-    values = np.full((problems.width + 1, count), EMPTY, np.int8)  # the last row stands for an absent parent
+    count = len(problems)
+    column = np.arange(count)
+    # Nodes first, so that each line of the loop works on rows of the whole batch.
+    parents = np.ascontiguousarray(np.moveaxis(problems.parents, 0, -1))  # [node, 3, batch]
+    operations = np.ascontiguousarray(np.moveaxis(problems.operations, 0, -1))  # [node, 2, batch]
+    # One more row, the last, stands for an absent parent: empty, and of depth 0.
+    values = np.full((problems.width + 1, count), EMPTY, np.int8)
     depths = np.zeros((problems.width + 1, count), np.int16)
     values[:-1] = problems.constants.T
     depths[:-1] = problems.exists.T
     result = table(problems.modulus)
     first = int((parents[:, 0] != ABSENT).any(-1).argmax()) if problems.width else 0
     for node in range(first, problems.width):
-        operands = values[parents[node], column]
+        operands = values[parents[node], column]  # [3, batch]
         value = result[operations[node, 0], operands[0], operands[1]]
         value = result[operations[node, 1], value, operands[2]]
-        computed = parents[node, 0] != ABSENT
+        computed = parents[node, 0] != ABSENT  # [batch]: neither a leaf nor padding
         values[node] = np.where(computed, value, values[node])
         depths[node] += np.where(computed, depths[parents[node], column].max(0), 0)
     return Solution(values=np.ascontiguousarray(values[:-1].T), depths=np.ascontiguousarray(depths[:-1].T))
@@ -53,7 +56,7 @@ def update(problems: Problems, state: Int8[ndarray, "batch node"]) -> Int8[ndarr
     A node with an empty parent becomes empty; a leaf gets its given value.
     """
     row = np.arange(len(problems))[:, None, None]
-    operands = state[row, problems.parents]
+    operands = state[row, problems.parents]  # [batch, node, 3]; absent ones are looked up, and ignored by the table
     result = table(problems.modulus)
     value = result[problems.operations[..., 0], operands[..., 0], operands[..., 1]]
     value = result[problems.operations[..., 1], value, operands[..., 2]]
@@ -61,12 +64,12 @@ def update(problems: Problems, state: Int8[ndarray, "batch node"]) -> Int8[ndarr
 
 
 def initial_state(problems: Problems) -> Int8[ndarray, "batch node"]:
-    """Give the state before the first iteration: nothing is known."""
+    """Return the state before the first iteration: nothing is known."""
     return np.full(problems.names.shape, EMPTY, np.int8)
 
 
 def trace(problems: Problems) -> Int8[ndarray, "iteration batch node"]:
-    """Follow the layer-by-layer algorithm: entry t is the state after t iterations, the last one is the solution."""
+    """Return the states of the layer-by-layer algorithm: entry t is that after t iterations, the last one the solution."""
     states = [initial_state(problems)]
     for _ in range(int(solve(problems).depths.max(initial=0))):
         states.append(step(problems, states[-1]))

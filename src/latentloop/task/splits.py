@@ -5,6 +5,7 @@ change, so that no training stream is ever the stream of a validation or a test 
 """
 
 import zlib
+from typing import Literal
 
 import numpy as np
 
@@ -25,36 +26,45 @@ PUBLISHED_CHUNK = 64
 
 
 def generator(seed: int, *key: int) -> np.random.Generator:
-    """Give the generator named by a seed and a key; different keys give independent streams."""
+    """Return the generator named by a seed and a key; different keys give independent streams."""
     check_seed(seed)  # a larger one would run over into the key
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
 def drawn_generator(seed: int, *key: int) -> np.random.Generator:
-    """Give the generator of problems that a user samples, or writes to a file piece by piece."""
+    """Return the generator of problems that a user samples, or writes to a file piece by piece."""
     return generator(seed, DRAWN, *key)
 
 
 def train_generator(seed: int, *key: int) -> np.random.Generator:
-    """Give the generator of one piece of a training stream; ``key`` is, say, the step and the rank."""
+    """Return the generator of one piece of a training stream; ``key`` is, say, the step and the rank."""
     return generator(seed, TRAIN, *key)
 
 
 def train_graph(nodes: int = TRAIN_NODES, min_nodes: int | None = None) -> GraphConfig:
-    """Give the distribution of the paper's training graphs."""
+    """Return the distribution of the paper's training graphs."""
     return GraphConfig(nodes=nodes, min_nodes=min_nodes, depth_limit=TRAIN_DEPTH)
 
 
 def validation_problems(task: TaskConfig, graph: GraphConfig, count: int = TEST_INSTANCES) -> Problems:
-    """Draw the problems on which every choice is made: of the distribution trained on, but never trained on."""
+    """Return the problems on which every choice is made: of the distribution trained on, but never trained on."""
     return _published(task, graph, count, VALIDATION)
 
 
 def published_problems(
-    task: TaskConfig, nodes: int, count: int = TEST_INSTANCES, *, family: FamilyName = "random", skip: int = 0
+    task: TaskConfig,
+    nodes: int,
+    count: int = TEST_INSTANCES,
+    *,
+    family: FamilyName = "random",
+    skip: int = 0,
+    order: Literal["drawn", "topological"] = "drawn",
 ) -> Problems:
-    """Draw the published test problems of one size, of any depth: ``count`` of an endless list, after ``skip`` of it."""
-    return _published(task, GraphConfig(nodes=nodes, family=family), count, TEST, skip)
+    """Return the published test problems of one size, of any depth: ``count`` of an endless list, after ``skip`` of it.
+
+    Another ``order`` of equations gives the same graphs, names and values.
+    """
+    return _published(task, GraphConfig(nodes=nodes, family=family, order=order), count, TEST, skip)
 
 
 def check_range(count: int, skip: int) -> None:

@@ -74,8 +74,13 @@ def parse(text: str, task: TaskConfig) -> Problems:
 
 
 def _error(number: int, source: str, message: str) -> ProblemError:
-    shown = source if len(source) <= 60 else f"{source[:57]}..."
-    return ProblemError(f"equation {number} ({shown!r}): {message}")
+    return ProblemError(f"equation {number} ({_quoted(source, 60)}): {message}")
+
+
+def _quoted(text: str, most: int = 20) -> str:
+    """Quote what was typed, in so many characters at most: escapes of characters that cannot be printed are long, too."""
+    quoted = repr(text)
+    return quoted if len(quoted) <= most + 2 else f"{quoted[: most - 3]}...{quoted[0]}"
 
 
 def _read(number: int, source: str, task: TaskConfig) -> Equation:
@@ -93,7 +98,7 @@ def _read(number: int, source: str, task: TaskConfig) -> Equation:
     if set("()[]{}") & set(source):
         raise _error(number, source, "there are no brackets: operations apply from left to right")
     if len(right) != 1:
-        raise _error(number, source, f"expected one variable on the right, got {' '.join(right)!r}")
+        raise _error(number, source, f"expected one variable on the right, got {_quoted(' '.join(right))}")
     target = _name(number, source, right[0], task)
 
     literal = "".join(left)
@@ -103,14 +108,14 @@ def _read(number: int, source: str, task: TaskConfig) -> Equation:
         return Equation(number=number, source=source, target=target, value=int(literal))
     operands, operations = left[::2], left[1::2]
     if operands[0] in _SYMBOLS:
-        raise _error(number, source, f"the expression begins with {operands[0]!r}: expected a variable")
+        raise _error(number, source, f"the expression begins with {_quoted(operands[0])}: expected a variable")
     for operation in operations:
         if operation not in _SYMBOLS or OPERATIONS[_SYMBOLS[operation]] not in task.operations:
             expected = f"use one of {' '.join(task.operations)}"
             wrong = "an operator is missing before" if re.match(r"\w", operation) else "unknown operator"
-            raise _error(number, source, f"{wrong} {operation!r}: {expected}")
+            raise _error(number, source, f"{wrong} {_quoted(operation)}: {expected}")
     if len(operands) == len(operations):
-        raise _error(number, source, f"nothing stands after the last {operations[-1]!r}")
+        raise _error(number, source, f"nothing stands after the last {_quoted(operations[-1])}")
     if len(operands) > MAX_FAN_IN:
         raise _error(number, source, f"at most {MAX_FAN_IN} operands are allowed, got {len(operands)}")
     return Equation(
@@ -129,8 +134,10 @@ def _name(number: int, source: str, word: str, task: TaskConfig) -> int:
     if word in _SYMBOLS:
         raise _error(number, source, f"expected a variable, got the operator {word!r}")
     if _NUMBER.fullmatch(word):
-        raise _error(number, source, f"a number stands alone on its left-hand side: give {word} a variable of its own")
-    raise _error(number, source, f"the name {word[:20]!r} is not one of x0 .. x{task.names - 1}")
+        raise _error(
+            number, source, f"a number stands alone on its left-hand side: give {word[:20]} a variable of its own"
+        )
+    raise _error(number, source, f"the name {_quoted(word)} is not one of x0 .. x{task.names - 1}")
 
 
 def _arrange(equations: Sequence[Equation], task: TaskConfig) -> Problems:
@@ -170,7 +177,8 @@ def _depths(defined: dict[int, Equation]) -> dict[int, int]:
         for operand in set(equation.operands):
             users[operand].append(name)
     depths: dict[int, int] = {}
-    layer, depth = [name for name, count in waiting.items() if count == 0], 0
+    layer = [name for name, count in waiting.items() if count == 0]
+    depth = 0
     while layer:
         depth += 1
         depths |= dict.fromkeys(layer, depth)

@@ -1,0 +1,27 @@
+import io
+import sys
+
+import pytest
+
+from latentloop import cli
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command in this process; gives its exit code and what it printed."""
+
+    def call(*words, stdin: str | bytes | None = None):
+        monkeypatch.setattr(sys, "argv", ["latentloop", *map(str, words)])
+        if stdin is not None:
+            monkeypatch.setattr(
+                sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin if isinstance(stdin, bytes) else stdin.encode()))
+            )
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
