@@ -21,8 +21,9 @@ from latentloop.presets import PRESETS, preset
 from latentloop.task.oracle import solve
 from latentloop.task.splits import validation_problems
 from latentloop.train.checkpoint import find_checkpoint, read_checkpoint
+from latentloop.train.devices import make_fabric
 from latentloop.train.log import read_log
-from latentloop.train.loop import make_fabric, train
+from latentloop.train.loop import train
 
 QUICK = ("--steps", "12", "--validate-every", "6", "--checkpoint-every", "3", "--log-every", "2")
 
@@ -296,3 +297,11 @@ def test_mistakes_end_in_one_line_and_code_2(words, message, tmp_path):
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.json", "taken", "worse.json"]
+
+
+def test_asking_a_model_loads_no_trainer():
+    code = (
+        "import sys, latentloop.commands.models, latentloop.commands.trust; "
+        "sys.exit('lightning_fabric' in sys.modules or 'latentloop.train.loop' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

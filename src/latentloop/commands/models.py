@@ -24,8 +24,6 @@ from latentloop.task.splits import TEST_INSTANCES, check_range
 from latentloop.task.text import parse, to_text
 from latentloop.train.checkpoint import MANIFEST
 from latentloop.train.cost import estimate
-from latentloop.train.loop import make_fabric
-from latentloop.train.loop import train as run_training
 
 
 def presets(*, json: Json = False) -> None:
@@ -89,6 +87,9 @@ def train_from(base: RunConfig) -> Callable[..., None]:
             machines: Machines, each with so many devices.
             strategy: Fabric's name of how devices share the work, such as ddp.
         """
+        from latentloop.train.devices import make_fabric  # here, since no other command needs Fabric
+        from latentloop.train.loop import train as run_training
+
         if [preset, config, resume].count(None) != 2:
             raise UserError(
                 "train needs one of --preset NAME, --config FILE or --resume FOLDER; see `latentloop presets`"

@@ -21,8 +21,8 @@ from latentloop.task.graph import EMPTY, Problems
 from latentloop.task.oracle import Solution, solve
 from latentloop.task.splits import PUBLISHED_SEED, published_problems
 from latentloop.tokens.trajectory import read_values, same_structure
-from latentloop.train.loop import validate, validation_lesson
 from latentloop.train.loss import Learner
+from latentloop.train.validate import validate, validation_lesson
 
 Rule = Literal["fixpoint", "depth", "paper", "fixed"]
 RULES: tuple[Rule, ...] = get_args(Rule)

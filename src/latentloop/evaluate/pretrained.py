@@ -14,6 +14,7 @@ from latentloop.errors import UserError
 from latentloop.evaluate.think import Halt, Thought, default_cap, think
 from latentloop.evaluate.trajectories import write_trajectories
 from latentloop.methods import method as lookup
+from latentloop.model.build import load_weights, weights_of
 from latentloop.model.transformer import Transformer
 from latentloop.presets import DEFAULT_MODEL
 from latentloop.task.graph import EMPTY, Problems
@@ -22,7 +23,6 @@ from latentloop.task.text import parse
 from latentloop.tokens.trajectory import read_values
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.checkpoint import MANIFEST, Checkpoint, find_checkpoint, read_checkpoint, weights_hash
-from latentloop.train.loop import load_weights, weights_of
 
 PACKAGE = Path(latentloop.__file__).parent
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
