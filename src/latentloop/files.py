@@ -12,15 +12,19 @@ from latentloop.errors import UserError
 
 
 @contextmanager
-def writing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a file for writing; it appears under its name only when all of it has reached the disk."""
+def writing(path: Path, mode: str = "w", *, follow: bool = True) -> Iterator[IO[Any]]:
+    """Open a file for writing; it appears under its name only when all of it has reached the disk.
+
+    A link stays a link, and what it points to is written; unless ``follow`` is off: then the file takes the link's place.
+    """
     temporary = None
     encoding = None if "b" in mode else "utf-8"
     try:
-        path = path.resolve()  # a link stays a link, and what it points to is written
-        if path.is_dir():
+        path = path.resolve() if follow else path.absolute()
+        replaced = path.is_symlink()  # only where links are not followed
+        if path.is_dir() and not replaced:
             raise IsADirectoryError(None, "it is a folder")
-        if path.exists() and not path.is_file():  # a pipe or a device cannot be moved into place
+        if path.exists() and not path.is_file() and not replaced:  # a pipe or a device cannot be moved into place
             with path.open(mode, encoding=encoding) as file:
                 yield file
             return

@@ -1,13 +1,13 @@
 """Checkpoints: folders of safetensors and JSON that describe themselves, and are whole or not there.
 
 A checkpoint holds ``model.safetensors`` (the weights to use), ``config.json``, ``metrics.json`` and, to resume from,
-``training.safetensors``; ``manifest.json`` has the SHA-256 of each. A run keeps two of them under ``last`` and ``best``,
-which are links, so that one step of the file system replaces an old checkpoint by a new one.
+``training.safetensors``; ``manifest.json`` has the SHA-256 of each. In a run folder, small files ``last`` and ``best`` name
+two of them.
 """
 
 import hashlib
 import json
-import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from latentloop.files import read_json, writing
 WEIGHTS, TRAINING, CONFIG, METRICS, MANIFEST = (
     "model.safetensors", "training.safetensors", "config.json", "metrics.json", "manifest.json",
 )  # fmt: skip
+STEP_NAME = r"step-\d{1,18}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +42,13 @@ class Checkpoint:
         """Write a folder that appears under its name only when it is complete."""
         part = folder.with_name(f".{folder.name}.part")
         shutil.rmtree(part, ignore_errors=True)
-        self.write_files(part)
-        if folder.exists():
-            shutil.rmtree(folder)
-        part.rename(folder)
+        try:
+            self.write_files(part)
+            if folder.exists():
+                shutil.rmtree(folder)
+            part.rename(folder)
+        finally:  # on a full disk, what was written so far must not stay in the way
+            shutil.rmtree(part, ignore_errors=True)
 
     def write_files(self, folder: Path) -> None:
         """Write the files into a folder; the manifest comes last, so that an incomplete one is not taken for a checkpoint."""
@@ -82,41 +86,42 @@ def read_checkpoint(folder: Path, *, training: bool = False) -> Checkpoint:
 
 
 def find_checkpoint(folder: Path) -> Path:
-    """Find the folder that holds weights: the folder itself, or the best or last checkpoint of a run."""
+    """Return the folder that holds weights: the folder itself, or the best or last checkpoint of a run."""
     for candidate in (folder, folder / "best", folder / "last"):
-        if (candidate / MANIFEST).is_file():
-            return candidate
+        if is_checkpoint(found := pointed(candidate)):
+            return found
+    steps = sorted(path.name for path in folder.glob("step-*") if is_checkpoint(path)) if folder.is_dir() else []
+    hint = f"; it holds {', '.join(steps[-3:])}: name one of them" if steps else ""
     raise UserError(
-        f"no checkpoint at {folder}: expected a folder with {MANIFEST}, or a run folder with 'best' or 'last'"
+        f"no checkpoint at {folder}: expected a folder with {MANIFEST}, or a run folder with 'best' or 'last'{hint}"
     )
+
+
+def pointed(path: Path) -> Path:
+    """Return the step folder that ``last`` or ``best`` of a run names, as a small file or as a link; else the path itself."""
+    if path.is_symlink():
+        return path.parent / path.readlink()
+    if path.is_file():
+        with path.open("rb") as file:
+            name = file.read(64).decode("ascii", errors="replace").strip()
+        if re.fullmatch(STEP_NAME, name):  # never a path that leads out of the run folder
+            return path.with_name(name)
+    return path
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Return whether a folder looks like a checkpoint; only reading it tells whether it is whole."""
+    return (folder / MANIFEST).is_file()
+
+
+def read_metrics(folder: Path) -> dict[str, Any]:
+    """Return what a checkpoint says about itself, without its tensors."""
+    return read_json(find_checkpoint(folder) / METRICS)
 
 
 def weights_hash(folder: Path) -> str:
     """Give the SHA-256 of a checkpoint's weights, by which published numbers name it."""
     return read_json(find_checkpoint(folder) / MANIFEST)[WEIGHTS]
-
-
-def keep(run_folder: Path, checkpoint: Checkpoint, *, best: bool) -> None:
-    """Write a run's newest checkpoint, link it as ``last``, and as ``best`` if it is; drop those no longer linked."""
-    folder = run_folder / f"step-{checkpoint.metrics['step']:08d}"
-    linked = {(run_folder / name).readlink().name for name in ("last", "best") if (run_folder / name).is_symlink()}
-    if folder.name not in linked:
-        checkpoint.write(folder)
-    if best:
-        _link(run_folder / "best", folder.name)
-    _link(run_folder / "last", folder.name)
-    linked = {(run_folder / name).readlink().name for name in ("last", "best") if (run_folder / name).is_symlink()}
-    for old in run_folder.glob("step-*"):
-        if old.name not in linked:
-            shutil.rmtree(old)
-
-
-def _link(link: Path, target: str) -> None:
-    """Point a link somewhere else in one step."""
-    temporary = link.with_name(f".{link.name}.part")
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(target)
-    os.replace(temporary, link)  # noqa: PTH105
 
 
 def _json(document: Any) -> bytes:

@@ -6,6 +6,7 @@ from generators made for that step. So a resumed run goes on bit for bit, and th
 
 import math
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,8 +22,11 @@ from latentloop.model.build import build_model
 from latentloop.task.graph import sample
 from latentloop.task.splits import train_generator
 from latentloop.tokens.vocabulary import Vocabulary
+from latentloop.train.checkpoint import CONFIG
 from latentloop.train.devices import any_rank, sum_ranks
+from latentloop.train.folder import settle
 from latentloop.train.interrupt import StopSignals
+from latentloop.train.lock import locked
 from latentloop.train.loss import Learner, Sealed, add_counts
 from latentloop.train.optimise import RunningMean, learning_rate, make_optimizer
 from latentloop.train.recorder import Recorder
@@ -44,7 +48,23 @@ def train(
     run: RunConfig, folder: Path, fabric: Fabric, *, resume: bool, minutes: float | None = None, console: Console
 ) -> Outcome:
     """Train until the steps are done, the minutes are over or Ctrl-C; checkpoints and metrics go to the run's folder."""
-    fabric.launch()
+    with ExitStack() as stack:
+        if fabric.is_global_zero:
+            stack.enter_context(locked(folder))
+            if resume:
+                settle(folder, run, console.print)
+            elif (folder / CONFIG).exists():
+                raise UserError(
+                    f"the run folder {folder} exists: go on with --resume {folder}, or choose another --output"
+                )
+        fabric.launch()
+        fabric.barrier()  # other ranks read the folder only when the first one has settled it
+        return _loop(run, folder, fabric, resume=resume, minutes=minutes, console=console)
+
+
+def _loop(
+    run: RunConfig, folder: Path, fabric: Fabric, *, resume: bool, minutes: float | None, console: Console
+) -> Outcome:
     clock = time.monotonic()
     vocabulary = Vocabulary(task=run.task)
     model = build_model(run)

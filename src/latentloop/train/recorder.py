@@ -8,7 +8,7 @@ from rich.console import Console
 
 from latentloop.files import write_json
 from latentloop.methods import method as lookup
-from latentloop.train.checkpoint import keep
+from latentloop.train.folder import keep
 from latentloop.train.log import LiveProgress, RunLog
 from latentloop.train.loss import Learner
 from latentloop.train.state import TrainingState

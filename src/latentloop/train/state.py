@@ -11,7 +11,7 @@ from latentloop.errors import UserError
 from latentloop.model.build import load_weights, weights_of
 from latentloop.model.transformer import Transformer
 from latentloop.provenance import provenance
-from latentloop.train.checkpoint import Checkpoint, read_checkpoint
+from latentloop.train.checkpoint import Checkpoint, is_checkpoint, pointed, read_checkpoint
 from latentloop.train.optimise import RunningMean
 
 
@@ -44,11 +44,11 @@ class TrainingState:
         return Checkpoint(run=self.run, weights=weights_of(self.used), metrics=metrics, training=training)
 
     def restore(self, folder: Path) -> dict[str, Any]:
-        """Load the newest checkpoint of a run folder and return its metrics; nothing if there is none yet."""
-        found = [folder / name for name in ("last", "best") if (folder / name).exists()]
-        if not found:
+        """Load the last checkpoint of a settled run folder and return its metrics; nothing if there is none yet."""
+        last = pointed(folder / "last")
+        if not is_checkpoint(last):
             return {}
-        checkpoint = read_checkpoint(found[0], training=True)
+        checkpoint = read_checkpoint(last, training=True)
         if checkpoint.run != self.run:
             old, new = checkpoint.run.to_dict(), self.run.to_dict()
             changed = ", ".join(sorted(key for key in old if old[key] != new[key]))
@@ -60,4 +60,7 @@ class TrainingState:
         for name, parameter in self.model.named_parameters():
             moments = {key: training[f"{key}.{name}"].to(parameter.device) for key in ("exp_avg", "exp_avg_sq")}
             self.optimizer.state[parameter] = {"step": training[f"step.{name}"], **moments}
-        return {name: value for name, value in checkpoint.metrics.items() if name != "provenance"}
+        metrics = {name: value for name, value in checkpoint.metrics.items() if name != "provenance"}
+        if not is_checkpoint(pointed(folder / "best")):  # a loss to beat needs a checkpoint that has it
+            metrics["best_loss"] = None
+        return metrics
