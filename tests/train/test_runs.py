@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from safetensors.torch import load_file
 
 from latentloop.config import RunConfig
@@ -20,6 +22,7 @@ from latentloop.presets import PRESETS
 from latentloop.task.oracle import solve
 from latentloop.task.splits import validation_problems
 from latentloop.train.checkpoint import find_checkpoint, read_checkpoint
+from latentloop.train.interrupt import StopSignals
 from latentloop.train.log import read_log
 from small_runs import QUICK, command, go, quick, weights
 
@@ -111,7 +114,8 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path):
     assert all((abs(first[key] - second[key]) < 1e-5).all() for key in first)
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(number, code, tmp_path):
     program = [
         sys.executable,
         "-m",
@@ -128,9 +132,9 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     deadline = time.time() + 60
     while _step(tmp_path / "run") < 20 and time.time() < deadline:
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, printed = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert "go on with: latentloop train --resume run" in printed
     assert _step(tmp_path / "run") >= 20
     read_checkpoint(tmp_path / "run" / "last", training=True)
@@ -279,3 +283,19 @@ def test_asking_a_model_loads_no_trainer():
         "sys.exit('lightning_fabric' in sys.modules or 'latentloop.train.loop' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_second_sigterm_loses_nothing_and_a_second_ctrl_c_breaks_off():
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with StopSignals(Console(quiet=True)) as stopping:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert stopping.received == signal.SIGTERM
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_training_works_outside_the_main_thread(tmp_path):
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(go, quick(), tmp_path / "run").result().step == 12

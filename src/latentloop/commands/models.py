@@ -119,8 +119,8 @@ def train_from(base: RunConfig) -> Callable[..., None]:
         errors.print(f"{outcome.step} of {run.train.steps} steps in {folder}: {figures}")
         if outcome.reason != "done":
             errors.print(f"go on with: latentloop train --resume {folder}")
-        if outcome.reason == "interrupted":
-            sys.exit(130)
+        if outcome.signal is not None and outcome.reason == "interrupted":
+            sys.exit(128 + outcome.signal)  # as shells do: 130 after Ctrl-C, 143 after SIGTERM
 
     return train
 

@@ -6,9 +6,10 @@ from generators made for that step. So a resumed run goes on bit for bit, and th
 
 import math
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from signal import Signals
 from typing import Any, Literal
 
 import torch
@@ -42,12 +43,14 @@ class Outcome:
     reason: Literal["done", "minutes", "interrupted"]
     step: int
     figures: dict[str, float]
+    signal: Signals | None = None
+    """What interrupted it."""
 
 
 def train(
     run: RunConfig, folder: Path, fabric: Fabric, *, resume: bool, minutes: float | None = None, console: Console
 ) -> Outcome:
-    """Train until the steps are done, the minutes are over or Ctrl-C; checkpoints and metrics go to the run's folder."""
+    """Train until the steps are done, the minutes are over, Ctrl-C or SIGTERM; the run folder gets checkpoints and metrics."""
     with ExitStack() as stack:
         if fabric.is_global_zero:
             stack.enter_context(locked(folder))
@@ -80,12 +83,11 @@ def _loop(
     seconds_before = metrics["seconds"]
     recorder = Recorder(folder, state, metrics, console) if fabric.is_global_zero else None
 
-    stopping = StopSignals(console)
     step = metrics["step"]
     counts = Counts()
     figures: dict[str, float] = {}
     reason: Literal["done", "minutes", "interrupted"] = "done"
-    try:
+    with StopSignals(console) as stopping, nullcontext() if recorder is None else closing(recorder):
         while step < run.train.steps:
             rate = learning_rate(step, run.train)
             for group in inner.param_groups:
@@ -97,7 +99,7 @@ def _loop(
             add_counts(counts, right | {"sum/loss": loss, "sum/steps": torch.ones((), device=fabric.device)})
 
             over = minutes is not None and time.monotonic() - clock > 60 * minutes
-            stop = any_rank(fabric, over or stopping.asked)
+            stop = any_rank(fabric, over or stopping.received is not None)
             end = stop or step == run.train.steps
             logging = not step % run.train.log_every
             saving = end or not step % run.train.validate_every or not step % run.train.checkpoint_every
@@ -115,14 +117,10 @@ def _loop(
                 if recorder is not None and saving:
                     recorder.save(step, seconds, fabric.device)
             if end:
-                reason = "done" if step == run.train.steps else "interrupted" if stopping.asked else "minutes"
+                reason = "done" if step == run.train.steps else "interrupted" if stopping.received else "minutes"
                 break
-    finally:
-        stopping.restore()
-        if recorder is not None:
-            recorder.close()
     validation = {f"validation_{name}": value for name, value in metrics.get("validation", {}).items()}
-    return Outcome(reason=reason, step=step, figures=figures | validation)
+    return Outcome(reason=reason, step=step, figures=figures | validation, signal=stopping.received)
 
 
 def optimizer_step(
