@@ -96,6 +96,8 @@ def _loop(
             if mean is not None:
                 mean.update(model, step)
             step += 1
+            if recorder is not None:
+                recorder.advance(step)
             add_counts(counts, right | {"sum/loss": loss, "sum/steps": torch.ones((), device=fabric.device)})
 
             over = minutes is not None and time.monotonic() - clock > 60 * minutes
@@ -167,4 +169,4 @@ def backward(fabric: Fabric, learner: Any, lesson: Lesson | TrajectoryLesson, ro
 def _figures(fabric: Fabric, counts: Counts) -> dict[str, float]:
     """Merge counts over ranks, then divide each of them once."""
     found = sum_ranks(fabric, counts)
-    return accuracies(found) | {"loss": found["sum/loss"] / (found["sum/steps"] / fabric.world_size)}
+    return {"loss": found["sum/loss"] / (found["sum/steps"] / fabric.world_size)} | accuracies(found)

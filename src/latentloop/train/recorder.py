@@ -23,8 +23,12 @@ class Recorder:
         self.run = state.run
         write_json(folder / "config.json", self.run.to_dict())
         self.lesson = validation_lesson(self.run)
-        self.log = RunLog(folder, metrics["step"])
+        self.log = RunLog(folder, metrics["step"], console.print)
         self.progress = LiveProgress(console, self.run.train.steps, metrics["step"])
+
+    def advance(self, step: int) -> None:
+        """Show that a step is done."""
+        self.progress.advance(step)
 
     def show(self, step: int, figures: dict[str, float], *, line: bool) -> None:
         """Record and show figures."""
