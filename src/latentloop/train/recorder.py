@@ -1,11 +1,13 @@
 """What the first rank alone does during training: metrics, progress, validation, checkpoints."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
+from latentloop.errors import UserError
 from latentloop.files import write_json
 from latentloop.methods import method as lookup
 from latentloop.train.folder import keep
@@ -40,13 +42,19 @@ class Recorder:
 
         A validation that came only from an interruption would make the best checkpoint depend on when that was.
         """
+        if not all(weights.isfinite().all() for weights in self.state.model.parameters()):
+            raise UserError(
+                f"weights are not finite after step {step}: resume from the last checkpoint, which is, "
+                "or start anew with a lower --lr or with --clip 1"
+            )
         self.metrics |= {"step": step, "seconds": seconds}
         best = False
         if step % self.run.train.validate_every == 0 or step == self.run.train.steps:
             learner = Learner(self.state.used, lookup(self.run.method), self.run.train)
             found = validate(learner, self.lesson, device)
             self.log.write("validation", step, found)
-            best = self.metrics["best_loss"] is None or found["loss"] < self.metrics["best_loss"]
+            least = self.metrics["best_loss"]
+            best = math.isfinite(found["loss"]) and (least is None or found["loss"] < least)
             self.metrics |= {"validation": found} | ({"best_loss": found["loss"]} if best else {})
         keep(self.folder, self.state.checkpoint(self.metrics), best=best)
 
