@@ -27,6 +27,7 @@ from latentloop.evaluate.generalization import evaluate_size
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.files import read_json, write_json, writing
 from latentloop.methods import method
+from latentloop.model.build import build_model
 from latentloop.presets import preset
 from latentloop.provenance import provenance
 from latentloop.report.figures import ablation_figure
@@ -34,10 +35,12 @@ from latentloop.report.graph import save_figure
 from latentloop.task.splits import validation_problems
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.checkpoint import read_checkpoint
-from latentloop.train.loop import build_model, make_fabric, teach, train, validate
+from latentloop.train.devices import make_fabric
+from latentloop.train.loop import optimizer_step, train
 from latentloop.train.loss import Learner
 from latentloop.train.optimise import RunningMean, make_optimizer
 from latentloop.train.targets import make_lesson
+from latentloop.train.validate import validate
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "ablation"
@@ -100,7 +103,7 @@ def stepper(run: RunConfig) -> Callable[[int], float]:
 
     def timed(number: int) -> float:
         clock = time.perf_counter()
-        teach(run, number, vocabulary, fabric, learner, optimizer)
+        optimizer_step(run, number, vocabulary, fabric, learner, optimizer)
         if run.train.ema:
             mean.update(model, number)
         return time.perf_counter() - clock

@@ -18,6 +18,7 @@ from latentloop.config import GraphConfig, ModelConfig, RunConfig, TaskConfig
 from latentloop.evaluate.think import think
 from latentloop.files import write_json
 from latentloop.methods import method
+from latentloop.model.build import build_model
 from latentloop.model.generate import generate
 from latentloop.model.recurrence import State, unroll
 from latentloop.presets import preset
@@ -28,7 +29,8 @@ from latentloop.task.splits import drawn_generator, published_problems
 from latentloop.tokens.batch import Batch
 from latentloop.tokens.trajectory import encode_trajectories
 from latentloop.tokens.vocabulary import Vocabulary
-from latentloop.train.loop import backward, build_model, draw_lesson, make_fabric
+from latentloop.train.devices import make_fabric
+from latentloop.train.loop import backward, draw_lesson
 from latentloop.train.loss import Learner
 from latentloop.train.optimise import make_optimizer
 

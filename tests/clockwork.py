@@ -6,11 +6,11 @@ import torch
 
 from latentloop.config import TaskConfig
 from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.model.build import build_model
 from latentloop.model.transformer import Transformer
 from latentloop.presets import preset
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.checkpoint import Checkpoint
-from latentloop.train.loop import build_model
 
 
 class Clockwork(Transformer):

@@ -1,26 +1,34 @@
-"""Files that are whole or not there: written under a temporary name, then moved; JSON on the way in and out."""
+"""Atomic writes, under a temporary name that is then moved; JSON that every reader accepts, and bounded reading of it."""
 
 import json
+import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from latentloop.errors import UserError
 
+MAX_JSON = 2**26  # bytes of a result
+MAX_DIGITS = 20  # of an integer: seeds have up to 64 bits
+
 
 @contextmanager
-def writing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a file for writing; it appears under its name only when all of it has reached the disk."""
+def writing(path: Path, mode: str = "w", *, follow: bool = True) -> Iterator[IO[Any]]:
+    """Open a file for writing; it appears under its name only when all of it has reached the disk.
+
+    A link stays a link, and what it points to is written; unless ``follow`` is off: then the file takes the link's place.
+    """
     temporary = None
     encoding = None if "b" in mode else "utf-8"
     try:
-        path = path.resolve()  # a link stays a link, and what it points to is written
-        if path.is_dir():
+        path = path.resolve() if follow else path.absolute()
+        replaced = path.is_symlink()  # only where links are not followed
+        if path.is_dir() and not replaced:
             raise IsADirectoryError(None, "it is a folder")
-        if path.exists() and not path.is_file():  # a pipe or a device cannot be moved into place
+        if path.exists() and not path.is_file() and not replaced:  # a pipe or a device cannot be moved into place
             with path.open(mode, encoding=encoding) as file:
                 yield file
             return
@@ -58,24 +66,69 @@ def check_writable(path: Path) -> None:
             raise UserError(f"cannot write {path}: {why}")
 
 
+def to_json(document: Any, *, indent: int | None = None) -> str:
+    """Return a document as JSON that every reader accepts: numbers that are not finite become null."""
+    return json.dumps(_finite(document), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def write_json(path: Path, document: Any) -> None:
     """Write one JSON document, indented for people."""
     with writing(path) as file:
-        json.dump(document, file, indent=2, ensure_ascii=False)
-        file.write("\n")
+        file.write(to_json(document, indent=2) + "\n")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read one JSON document, or say in one line why that cannot be done."""
+def parse_json(content: bytes) -> Any:
+    """Read JSON that may come from a stranger; raise a ValueError of few words for all that is wrong with it."""
     try:
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        return json.loads(content, parse_int=_integer, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"it has a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+def read_json(path: Path, limit: int = MAX_JSON) -> dict[str, Any]:
+    """Read one JSON document, or say in one line why that cannot be done."""
+    return json_object(read_bytes(path, limit), path)
+
+
+def json_object(content: bytes, path: Path) -> dict[str, Any]:
+    """Return the JSON object that a file holds, given its content."""
+    try:
+        document = parse_json(content)
     except ValueError as error:
         raise UserError(f"cannot read {path}: it is not JSON ({error})") from error
     if not isinstance(document, dict):
         raise UserError(f"cannot read {path}: expected a JSON object, got a {type(document).__name__}")
     return document
+
+
+def read_bytes(path: Path, limit: int) -> bytes:
+    """Read a file of at most so many bytes, or say in one line why that cannot be done."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    if len(content) > limit:
+        raise UserError(f"cannot read {path}: it has more than {limit:,} bytes")
+    return content
 
 
 def read_text(path: Path, limit: int) -> str:

@@ -13,7 +13,8 @@ from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.solve import answer_lines
 from latentloop.methods import METHODS
 from latentloop.presets import preset
-from latentloop.train.loop import make_fabric, train
+from latentloop.train.devices import make_fabric
+from latentloop.train.loop import train
 
 SUM = "20 = x7 ; 2 = x42 ; x7 + x42 = x23"
 

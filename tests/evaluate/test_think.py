@@ -12,12 +12,12 @@ from latentloop.evaluate.generalization import count_thought, evaluate_size
 from latentloop.evaluate.metrics import Counts, wilson
 from latentloop.evaluate.think import default_cap, think
 from latentloop.methods import method
+from latentloop.model.build import build_model
 from latentloop.presets import preset
 from latentloop.task.graph import sample
 from latentloop.task.oracle import solve, trace
 from latentloop.task.splits import drawn_generator, published_problems
 from latentloop.tokens.vocabulary import Vocabulary
-from latentloop.train.loop import build_model
 
 RUN = preset("tiny-discrete")
 DISCRETE = method("discrete")

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from latentloop.config import GraphConfig, TaskConfig
 from latentloop.methods import METHODS, method
+from latentloop.model.build import build_model
 from latentloop.model.positions import POSITIONS
 from latentloop.model.recurrence import State, unroll
 from latentloop.presets import PRESETS, preset
@@ -20,11 +21,12 @@ from latentloop.tokens.batch import Batch
 from latentloop.tokens.factored import encode, fill_in, read_state
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 from latentloop.train.corruption import corrupt
-from latentloop.train.loop import build_model, draw_lesson, validate
+from latentloop.train.loop import draw_lesson
 from latentloop.train.loss import Learner, Sealed, latent_loss
 from latentloop.train.optimise import make_optimizer
 from latentloop.train.states import draw_states
 from latentloop.train.targets import Lesson, latent_lesson, make_lesson, pieces
+from latentloop.train.validate import validate
 
 
 def tiny(name, **train):

@@ -8,9 +8,11 @@ import torch
 
 from latentloop.config import TrainConfig
 from latentloop.methods import method
+from latentloop.model.build import build_model
 from latentloop.presets import preset
 from latentloop.tokens.vocabulary import Vocabulary
-from latentloop.train.loop import backward, build_model, draw_lesson, make_fabric
+from latentloop.train.devices import make_fabric
+from latentloop.train.loop import backward, draw_lesson
 from latentloop.train.loss import Learner
 from latentloop.train.optimise import RunningMean, learning_rate, make_optimizer
 

@@ -30,6 +30,7 @@ from latentloop.commands.terminal import output as standard_output
 from latentloop.config import MAX_NODES, FamilyName, RunConfig
 from latentloop.errors import UserError
 from latentloop.files import check_writable, read_json
+from latentloop.halting import RuleName
 from latentloop.presets import DEFAULT_MODEL, PRESETS, preset
 from latentloop.task.graph import Problems, check_names
 from latentloop.task.oracle import solve as solve_problems
@@ -39,8 +40,6 @@ from latentloop.task.text import parse, to_text
 if TYPE_CHECKING:
     from latentloop.evaluate.pretrained import LatentLoop
 
-Rule = Literal["fixpoint", "depth", "paper", "fixed"]
-"""The halting rules of ``latentloop.evaluate.generalization``, which cannot be imported without torch; a test compares them."""
 NODES_AT_ONCE = 2**27
 """Nodes of the problems that an evaluation keeps in memory, about 3 GB."""
 
@@ -114,7 +113,8 @@ def train_from(base: RunConfig) -> Callable[..., None]:
             strategy: Fabric's name of how devices share the work, such as ddp.
         """
         from latentloop.train.checkpoint import MANIFEST
-        from latentloop.train.loop import make_fabric
+        from latentloop.train.devices import make_fabric  # here, since no other command needs Fabric
+        from latentloop.train.lock import LOCK
         from latentloop.train.loop import train as run_training
 
         if [preset, config, resume].count(None) != 2:
@@ -131,7 +131,12 @@ def train_from(base: RunConfig) -> Callable[..., None]:
         fabric = make_fabric(run, accelerator=accelerator, devices=devices, machines=machines, strategy=strategy)
         if folder.exists() and not folder.is_dir():
             raise UserError(f"the run folder {folder} is a file: choose another --output")
-        if fabric.global_rank == 0 and resume is None and folder.exists() and any(folder.iterdir()):
+        if (
+            fabric.global_rank == 0
+            and resume is None
+            and folder.exists()
+            and {path.name for path in folder.iterdir()} - {LOCK}
+        ):
             raise UserError(f"the run folder {folder} exists: go on with --resume {folder}, or choose another --output")
         outcome = run_training(run, folder, fabric, resume=resume is not None, minutes=minutes, console=errors)
         if fabric.global_rank:
@@ -140,8 +145,8 @@ def train_from(base: RunConfig) -> Callable[..., None]:
         errors.print(f"{outcome.step} of {run.train.steps} steps in {folder}: {figures}")
         if outcome.reason != "done":
             errors.print(f"go on with: latentloop train --resume {folder}")
-        if outcome.reason == "interrupted":
-            sys.exit(130)
+        if outcome.signal is not None and outcome.reason == "interrupted":
+            sys.exit(128 + outcome.signal)  # as shells do: 130 after Ctrl-C, 143 after SIGTERM
 
     return train
 
@@ -231,7 +236,7 @@ def evaluate(
     sizes: tuple[str, ...] = ("8", "16", "..", "128"),
     instances: int = TEST_INSTANCES,
     skip: int = 0,
-    halt: Rule | None = None,
+    halt: RuleName | None = None,
     iterations: int | None = None,
     cap: int | None = None,
     family: FamilyName = "random",

@@ -18,7 +18,7 @@ from latentloop.evaluate.rollout import Advance, default_cap, ignore, roll_out
 from latentloop.evaluate.trajectories import write_trajectories
 from latentloop.files import write_json, writing
 from latentloop.methods import ChainOfThought
-from latentloop.model.halting import CHOICES, Limits, Rollout, halted
+from latentloop.halting import CHOICES, Limits, Rollout, RuleName, halted
 from latentloop.provenance import provenance
 from latentloop.task.graph import EMPTY, Problems
 from latentloop.task.oracle import Solution, solve
@@ -27,7 +27,6 @@ from latentloop.tokens.trajectory import read_values, same_structure
 from latentloop.train.loss import Learner
 from latentloop.train.validate import validate, validation_batch
 
-Rule = Literal[CHOICES]  # pyrefly: ignore
 BEYOND = (2, 4)
 """Multiples of the iterations needed at which the state is read again."""
 
@@ -37,7 +36,7 @@ def evaluate_size(
     nodes: int,
     instances: int,
     *,
-    halt: Rule | None = None,
+    halt: RuleName | None = None,
     cap: int | None = None,
     iterations: int | None = None,
     family: FamilyName = "random",
@@ -67,8 +66,8 @@ def evaluate_size(
 
 
 def effective_rule(
-    trained: LatentLoop, halt: Rule | None, cap: int | None, iterations: int | None
-) -> Rule | Literal["end"]:
+    trained: LatentLoop, halt: RuleName | None, cap: int | None, iterations: int | None
+) -> RuleName | Literal["end"]:
     """Return the rule that a method halts by; raise a UserError for one that means nothing for it."""
     own = "fixpoint" if trained.method.adaptive else "fixed" if trained.method.latent else "end"
     for name, number in (("cap", cap), ("iterations", iterations)):
@@ -92,7 +91,7 @@ def count_rollouts(
     solution: Solution,
     caps: Int[np.ndarray, "batch"],
     *,
-    rule: Rule,
+    rule: RuleName,
     furthest: Int[np.ndarray, "batch"] | None = None,
     start: np.ndarray | None = None,
     advance: Advance = ignore,
@@ -116,7 +115,7 @@ def count_rollout(
     rollout: Rollout,
     values: np.ndarray,
     depths: np.ndarray,
-    rule: Rule,
+    rule: RuleName,
     limits: Limits,
     horizon: int,
 ) -> None:
@@ -205,7 +204,7 @@ def evaluate_sizes(
     sizes: Sequence[int],
     instances: int,
     *,
-    halt: Rule | None = None,
+    halt: RuleName | None = None,
     cap: int | None = None,
     iterations: int | None = None,
     family: FamilyName = "random",

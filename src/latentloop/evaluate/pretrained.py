@@ -14,7 +14,8 @@ from latentloop.errors import UserError
 from latentloop.evaluate.rollout import default_cap, roll_out
 from latentloop.evaluate.trajectories import write_trajectories
 from latentloop.methods import ChainOfThought
-from latentloop.model.halting import Limits, Rollout, halted
+from latentloop.halting import Limits, Rollout, halted
+from latentloop.model.build import load_weights, weights_of
 from latentloop.model.transformer import Transformer
 from latentloop.presets import DEFAULT_MODEL
 from latentloop.task.graph import EMPTY, Problems
@@ -23,7 +24,6 @@ from latentloop.task.text import parse
 from latentloop.tokens.trajectory import read_values
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.checkpoint import MANIFEST, Checkpoint, find_checkpoint, read_checkpoint, weights_hash
-from latentloop.train.loop import load_weights, weights_of
 
 PACKAGE = Path(latentloop.__file__).parent
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -38,7 +38,7 @@ class Answer:
     iterations: int
     """Iterations it took."""
     halt: str
-    """Why it stopped: a row of ``latentloop.model.halting.RULES``, or ``end``, the token that ends a chain of thought."""
+    """Why it stopped: a row of ``latentloop.halting.RULES``, or ``end``, the token that ends a chain of thought."""
     trace: list[dict[str, int | None]]
     """The values after 0, 1, 2, ... iterations."""
     correct: bool

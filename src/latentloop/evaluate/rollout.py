@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Int, Int8
 from numpy import ndarray
 
-from latentloop.model.halting import Rollout, Watch
+from latentloop.halting import Rollout
+from latentloop.model.watch import Watch
 from latentloop.model.recurrence import iterate
 from latentloop.model.transformer import Transformer
 from latentloop.task.graph import Problems

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 def characters(modulus: int) -> Float[Tensor, "value wave"]:
     """Give all real characters of (Z/p, +) and of the units (Z/p)*, where 0 has none."""
-    values = torch.arange(modulus, dtype=torch.float64)
+    values = torch.arange(modulus, dtype=torch.float64, device="cpu")
     waves = [f(2 * math.pi * k * values / modulus) for k in range(1, modulus // 2 + 1) for f in (torch.cos, torch.sin)]
-    logs = torch.tensor(_logarithms(modulus), dtype=torch.float64)
+    logs = torch.tensor(_logarithms(modulus), dtype=torch.float64, device="cpu")
     order = modulus - 1
     for k in range(1, order // 2 + 1):
         waves += [f(2 * math.pi * k * logs / order) * (values > 0) for f in (torch.cos, torch.sin)]

@@ -16,7 +16,7 @@ from latentloop.tokens.state import Layout, State
 
 
 class Halt(Protocol):
-    """Decides which problems of a batch go on; see ``latentloop.model.halting``."""
+    """Decides which problems of a batch go on; see ``latentloop.model.watch``."""
 
     def see(self, state: State) -> Bool[Tensor, "batch"] | slice | None:
         """Take in the next state; return the rows that go on, or None if all of them stop."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import torch
 
 from latentloop.config import GraphConfig, RunConfig
+from latentloop.model.build import build_model
 from latentloop.model.transformer import Transformer
 from latentloop.task.graph import sample
 from latentloop.task.splits import train_generator
 from latentloop.tokens.vocabulary import Vocabulary
-from latentloop.train.loop import build_model
 from latentloop.train.targets import Lesson, make_lesson
 
 TWO_CORES = 1e11

@@ -1,38 +1,39 @@
-"""The training loop, for every method and for one device or many. All calls of Fabric are in this file.
+"""The training loop, for every method and for one device or many.
 
 Step k of a run depends on its configuration, its seed and k alone: problems, corruption and dropout of a step are drawn
 from generators made for that step. So a resumed run goes on bit for bit, and the state of all randomness is the step.
 """
 
 import math
-import signal
 import time
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from signal import Signals
 from typing import Any, Literal
 
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
 from latentloop.config import RunConfig
 from latentloop.errors import UserError
-from latentloop.files import write_json
 from latentloop.methods import method as lookup
-from latentloop.model.transformer import Transformer
-from latentloop.provenance import provenance
+from latentloop.model.build import build_model
 from latentloop.task.graph import sample
-from latentloop.task.splits import train_generator, validation_problems
+from latentloop.task.splits import train_generator
 from latentloop.tokens.vocabulary import Vocabulary
-from latentloop.train.checkpoint import Checkpoint, keep, read_checkpoint
-from latentloop.train.log import LiveProgress, RunLog
+from latentloop.train.checkpoint import CONFIG
+from latentloop.train.devices import any_rank, sum_ranks
+from latentloop.train.folder import settle
+from latentloop.train.interrupt import StopSignals
+from latentloop.train.lock import locked
 from latentloop.train.loss import Learner, Sealed, add_counts
 from latentloop.train.optimise import RunningMean, learning_rate, make_optimizer
+from latentloop.train.recorder import Recorder
+from latentloop.train.state import TrainingState
 from latentloop.train.targets import Counts, Lesson, TrajectoryLesson, make_lesson, pieces
-
-EVAL_ROWS = 64  # sequences a forward pass takes where nothing is kept for a backward one
+from latentloop.train.validate import accuracies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,145 +43,92 @@ class Outcome:
     reason: Literal["done", "minutes", "interrupted"]
     step: int
     figures: dict[str, float]
-
-
-def build_model(run: RunConfig) -> Transformer:
-    """Build the transformer of a run, with random weights that its seed decides."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(run.train.seed)
-        return Transformer(run.model, Vocabulary(task=run.task), flat=not lookup(run.method).latent)
-
-
-def make_fabric(
-    run: RunConfig, *, accelerator: str = "cpu", devices: int = 1, machines: int = 1, strategy: str = "auto"
-) -> Fabric:
-    """Ask for devices; say in one line if they cannot be had."""
-    if run.train.batch < devices * machines:
-        raise UserError(f"a batch of {run.train.batch} cannot be shared by {devices * machines} devices: raise --batch")
-    if accelerator == "auto":
-        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        return Fabric(
-            accelerator=accelerator,
-            devices=devices,
-            num_nodes=machines,
-            strategy=strategy,
-            precision=run.train.precision,
-        )
-    except (RuntimeError, ValueError, MisconfigurationException) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"cannot use {devices} x {accelerator} with {strategy}: {reason}") from error
+    signal: Signals | None = None
+    """What interrupted it."""
 
 
 def train(
     run: RunConfig, folder: Path, fabric: Fabric, *, resume: bool, minutes: float | None = None, console: Console
 ) -> Outcome:
-    """Train until the steps are done, the minutes are over or Ctrl-C; checkpoints and metrics go to the run's folder."""
-    fabric.launch()
-    clock, vocabulary, method = time.monotonic(), Vocabulary(task=run.task), lookup(run.method)
+    """Train until the steps are done, the minutes are over, Ctrl-C or SIGTERM; the run folder gets checkpoints and metrics."""
+    with ExitStack() as stack:
+        if fabric.is_global_zero:
+            stack.enter_context(locked(folder))
+            if resume:
+                settle(folder, run, console.print)
+            elif (folder / CONFIG).exists():
+                raise UserError(
+                    f"the run folder {folder} exists: go on with --resume {folder}, or choose another --output"
+                )
+        fabric.launch()
+        fabric.barrier()  # other ranks read the folder only when the first one has settled it
+        return _loop(run, folder, fabric, resume=resume, minutes=minutes, console=console)
+
+
+def _loop(
+    run: RunConfig, folder: Path, fabric: Fabric, *, resume: bool, minutes: float | None, console: Console
+) -> Outcome:
+    clock = time.monotonic()
+    vocabulary = Vocabulary(task=run.task)
     model = build_model(run)
     inner = make_optimizer(model, run.train)
-    learner, optimizer = fabric.setup(Learner(model, method, run.train), inner)
+    learner, optimizer = fabric.setup(Learner(model, lookup(run.method), run.train), inner)
     mean = RunningMean(model, run.train.ema) if run.train.ema else None
     if run.train.compile:  # after the copy for the mean, which would else run on the weights of this one
         model.block = torch.compile(model.block, dynamic=True)  # pyrefly: ignore
+    state = TrainingState(run=run, model=model, optimizer=inner, mean=mean)
     metrics: dict[str, Any] = {"step": 0, "seconds": 0.0, "best_loss": None}
     if resume:
-        metrics |= _restore(run, folder, model, inner, mean)
-    start, seconds_before = metrics["step"], metrics["seconds"]
-    keeper = _Keeper(run, folder, model, inner, mean, metrics, console) if fabric.is_global_zero else None
+        metrics |= state.restore(folder)
+    seconds_before = metrics["seconds"]
+    recorder = Recorder(folder, state, metrics, console) if fabric.is_global_zero else None
 
-    stopping = _Stop(console)
-    step, counts, figures = start, Counts(), dict[str, float]()
+    step = metrics["step"]
+    counts = Counts()
+    figures: dict[str, float] = {}
     reason: Literal["done", "minutes", "interrupted"] = "done"
-    try:
+    with StopSignals(console) as stopping, nullcontext() if recorder is None else closing(recorder):
         while step < run.train.steps:
             rate = learning_rate(step, run.train)
             for group in inner.param_groups:
                 group["lr"] = rate
-            loss, right = teach(run, step, vocabulary, fabric, learner, optimizer)
+            loss, right = optimizer_step(run, step, vocabulary, fabric, learner, optimizer)
             if mean is not None:
                 mean.update(model, step)
             step += 1
+            if recorder is not None:
+                recorder.advance(step)
             add_counts(counts, right | {"sum/loss": loss, "sum/steps": torch.ones((), device=fabric.device)})
 
             over = minutes is not None and time.monotonic() - clock > 60 * minutes
-            stop = _agreed(fabric, over or stopping.asked)
+            stop = any_rank(fabric, over or stopping.received is not None)
             end = stop or step == run.train.steps
+            logging = not step % run.train.log_every
             saving = end or not step % run.train.validate_every or not step % run.train.checkpoint_every
-            if saving or not step % run.train.log_every:
+            if saving or logging:
                 figures = _figures(fabric, counts)
                 if not math.isfinite(figures["loss"]):
                     raise UserError(
                         f"the loss is {figures['loss']} after step {step}: start anew with a lower --lr or with --clip 1"
                     )
                 seconds = seconds_before + time.monotonic() - clock
-                if keeper is not None and (end or not step % run.train.log_every):
-                    keeper.show(step, figures | {"lr": rate, "seconds": seconds}, line=end)
-                if not step % run.train.log_every:
+                if recorder is not None and (end or logging):
+                    recorder.show(step, figures | {"lr": rate, "seconds": seconds}, line=end)
+                if logging:
                     counts = Counts()
-                if keeper is not None and saving:
-                    keeper.save(step, seconds, fabric.device)
+                if recorder is not None and saving:
+                    recorder.save(step, seconds, fabric.device)
             if end:
-                reason = "done" if step == run.train.steps else "interrupted" if stopping.asked else "minutes"
+                reason = "done" if step == run.train.steps else "interrupted" if stopping.received else "minutes"
                 break
-    finally:
-        stopping.restore()
-        if keeper is not None:
-            keeper.close()
-    return Outcome(reason=reason, step=step, figures=figures | _prefixed(metrics.get("validation", {})))
+    validation = {f"validation_{name}": value for name, value in metrics.get("validation", {}).items()}
+    return Outcome(reason=reason, step=step, figures=figures | validation, signal=stopping.received)
 
 
-class _Keeper:
-    """What the first rank alone does: metrics, progress, validation, checkpoints."""
-
-    def __init__(
-        self,
-        run: RunConfig,
-        folder: Path,
-        model: Transformer,
-        optimizer: torch.optim.AdamW,
-        mean: RunningMean | None,
-        metrics: dict[str, Any],
-        console: Console,
-    ) -> None:
-        self.run, self.folder, self.model, self.optimizer, self.mean = run, folder, model, optimizer, mean
-        self.metrics = metrics
-        write_json(folder / "config.json", run.to_dict())
-        self.lesson = validation_lesson(run)
-        self.log = RunLog(folder, metrics["step"])
-        self.progress = LiveProgress(console, run.train.steps, metrics["step"])
-
-    def show(self, step: int, figures: dict[str, float], *, line: bool) -> None:
-        """Record and show figures."""
-        self.log.write("train", step, figures)
-        self.progress.show(step, figures, line=line or step % (10 * self.run.train.log_every) == 0)
-
-    def save(self, step: int, seconds: float, device: torch.device) -> None:
-        """Write a checkpoint; where the schedule says so, or at the very end, validate it first.
-
-        A validation that came only from an interruption would make the best checkpoint depend on when that was.
-        """
-        self.metrics |= {"step": step, "seconds": seconds}
-        best = False
-        if step % self.run.train.validate_every == 0 or step == self.run.train.steps:
-            used = self.mean.model if self.mean is not None else self.model
-            found = validate(Learner(used, lookup(self.run.method), self.run.train), self.lesson, device)
-            self.log.write("validation", step, found)
-            best = self.metrics["best_loss"] is None or found["loss"] < self.metrics["best_loss"]
-            self.metrics |= {"validation": found} | ({"best_loss": found["loss"]} if best else {})
-        keep(self.folder, _checkpoint(self.run, self.model, self.mean, self.optimizer, self.metrics), best=best)
-
-    def close(self) -> None:
-        """Finish the files."""
-        self.progress.close()
-        self.log.close()
-
-
-def teach(
+def optimizer_step(
     run: RunConfig, step: int, vocabulary: Vocabulary, fabric: Fabric, learner: Any, optimizer: Any
 ) -> tuple[torch.Tensor, Counts]:
-    """Take one step; gives this rank's share of the loss and of what was right."""
+    """Take one step; return this rank's share of the loss, and its counts of right answers."""
     lesson = draw_lesson(run, step, vocabulary, fabric.global_rank)
     found = backward(fabric, learner, lesson, run.train.micro_batch)
     if run.train.clip:
@@ -191,7 +139,7 @@ def teach(
 
 
 def draw_lesson(run: RunConfig, step: int, vocabulary: Vocabulary, rank: int) -> Lesson | TrajectoryLesson:
-    """Draw a step's whole lesson, the same on every rank, and seed this rank's dropout."""
+    """Draw the whole batch of a step, the same on every rank, and seed this rank's dropout."""
     rng = train_generator(run.train.seed, step)
     graph = run.small_graph if step < run.train.small_share * run.train.steps else run.graph
     problems = sample(run.task, graph, run.train.batch, rng)
@@ -201,13 +149,14 @@ def draw_lesson(run: RunConfig, step: int, vocabulary: Vocabulary, rank: int) ->
 
 
 def backward(fabric: Fabric, learner: Any, lesson: Lesson | TrajectoryLesson, rows: int) -> tuple[torch.Tensor, Counts]:
-    """Accumulate the gradient of this rank's rows, piece by piece; gives its share of the loss and of what was right.
+    """Accumulate the gradient of this rank's rows, micro-batch by micro-batch; return its share of the loss, and counts.
 
     Totals are those of the whole batch, and strategies average over ranks, so each rank's loss is scaled up by their number.
     """
     totals = {name: count.to(fabric.device) for name, count in lesson.totals().items()}
     mine = list(pieces(lesson.rows(slice(fabric.global_rank, None, fabric.world_size)), rows))
-    loss, counts = torch.zeros((), device=fabric.device), Counts()
+    loss = torch.zeros((), device=fabric.device)
+    counts = Counts()
     for number, piece in enumerate(mine):
         with fabric.no_backward_sync(learner, enabled=fabric.world_size > 1 and number < len(mine) - 1):
             share, right = learner(Sealed(piece.to(fabric.device), totals))
@@ -219,118 +168,5 @@ def backward(fabric: Fabric, learner: Any, lesson: Lesson | TrajectoryLesson, ro
 
 def _figures(fabric: Fabric, counts: Counts) -> dict[str, float]:
     """Merge counts over ranks, then divide each of them once."""
-    names = sorted(counts)
-    mine = torch.stack([counts[name].cpu().double() for name in names])  # not every device knows double precision
-    merged = mine if fabric.world_size == 1 else fabric.all_reduce(mine.to(fabric.device), reduce_op="sum")
-    found = dict(zip(names, merged.tolist(), strict=True))  # pyrefly: ignore
-    return _shares(found) | {"loss": found["sum/loss"] / (found["sum/steps"] / fabric.world_size)}
-
-
-def _shares(found: dict[str, float]) -> dict[str, float]:
-    kinds = [name.removeprefix("all/") for name in found if name.startswith("all/")]
-    return {f"right_{kind}": found[f"right/{kind}"] / found[f"all/{kind}"] for kind in kinds if found[f"all/{kind}"]}
-
-
-def validation_lesson(run: RunConfig) -> Lesson | TrajectoryLesson:
-    """Make the lesson that a run's choices are made by."""
-    problems = validation_problems(run.task, run.graph, run.train.validation_problems)
-    return make_lesson(problems, run, Vocabulary(task=run.task), torch.Generator().manual_seed(0))
-
-
-@torch.inference_mode()
-def validate(learner: Learner, lesson: Lesson | TrajectoryLesson, device: torch.device) -> dict[str, float]:
-    """Give the loss of a lesson, and shares of what came out right."""
-    was_training = learner.training
-    learner.eval()
-    totals = {name: count.to(device) for name, count in lesson.totals().items()}
-    counts = Counts()
-    for piece in pieces(lesson, EVAL_ROWS):
-        loss, right = learner(Sealed(piece.to(device), totals))
-        add_counts(counts, right | {"loss": loss})
-    learner.train(was_training)
-    found = {name: float(count) for name, count in counts.items()}
-    return {"loss": found["loss"]} | _shares(found)
-
-
-def _agreed(fabric: Fabric, stop: bool) -> bool:
-    """Stop everywhere as soon as one rank wants to."""
-    if fabric.world_size == 1:
-        return stop
-    votes = fabric.all_reduce(torch.tensor(float(stop), device=fabric.device), reduce_op="sum")
-    return bool(votes > 0)  # pyrefly: ignore
-
-
-def _checkpoint(
-    run: RunConfig, model: Transformer, mean: RunningMean | None, optimizer: Any, metrics: dict[str, Any]
-) -> Checkpoint:
-    names = {parameter: name for name, parameter in model.named_parameters()}
-    training = {
-        f"{key}.{names[parameter]}": value.cpu().contiguous()
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-        for key, value in optimizer.state[parameter].items()
-    }
-    weights = weights_of(mean.model if mean is not None else model)
-    if mean is not None:
-        training |= {f"raw.{name}": value for name, value in weights_of(model).items()}
-    return Checkpoint(run=run, weights=weights, metrics=metrics | {"provenance": provenance()}, training=training)
-
-
-def weights_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Give a model's weights by name, as they are stored."""
-    return {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
-
-
-def _restore(
-    run: RunConfig, folder: Path, model: Transformer, optimizer: torch.optim.AdamW, mean: RunningMean | None
-) -> dict[str, Any]:
-    """Put weights, running mean and optimiser back; gives the metrics of that moment, nothing if there is none yet."""
-    found = [folder / name for name in ("last", "best") if (folder / name).exists()]
-    if not found:
-        return {}
-    checkpoint = read_checkpoint(found[0], training=True)
-    if checkpoint.run != run:
-        old, new = checkpoint.run.to_dict(), run.to_dict()
-        changed = sorted(key for key in old if old[key] != new[key])
-        raise UserError(f"{folder / 'config.json'} differs from the checkpoint's own settings in: {', '.join(changed)}")
-    training = checkpoint.training or {}
-    load_weights(mean.model if mean is not None else model, checkpoint.weights)
-    if mean is not None:
-        load_weights(model, {n.removeprefix("raw."): v for n, v in training.items() if n.startswith("raw.")})
-    for name, parameter in model.named_parameters():
-        moments = {key: training[f"{key}.{name}"].to(parameter.device) for key in ("exp_avg", "exp_avg_sq")}
-        optimizer.state[parameter] = {"step": training[f"step.{name}"], **moments}
-    return {name: value for name, value in checkpoint.metrics.items() if name != "provenance"}
-
-
-def load_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> None:
-    """Copy weights into a model of exactly these parameters."""
-    parameters = dict(model.named_parameters())
-    if parameters.keys() != weights.keys() or any(parameters[n].shape != weights[n].shape for n in weights):
-        raise UserError("the weights do not fit the configuration beside them: the checkpoint was put together by hand")
-    with torch.no_grad():
-        for name, value in weights.items():
-            parameters[name].copy_(value)
-
-
-def _prefixed(figures: dict[str, float]) -> dict[str, float]:
-    return {f"validation_{name}": value for name, value in figures.items()}
-
-
-class _Stop:
-    """The first Ctrl-C asks the loop to finish its step and save; the second one breaks off."""
-
-    def __init__(self, console: Console) -> None:
-        self.asked, self.console = False, console
-        self.before = signal.getsignal(signal.SIGINT)
-        signal.signal(signal.SIGINT, self._ask)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-        self.console.print("finishing this step, then saving (Ctrl-C again to give up)")
-
-    def restore(self) -> None:
-        """Let Ctrl-C do what it did before."""
-        signal.signal(signal.SIGINT, self.before)
+    found = sum_ranks(fabric, counts)
+    return {"loss": found["sum/loss"] / (found["sum/steps"] / fabric.world_size)} | accuracies(found)

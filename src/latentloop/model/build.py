@@ -1,0 +1,59 @@
+"""Build the transformer of a run, and move weights in and out of it. Needs torch alone: asking a model loads no trainer."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from latentloop.config import RunConfig
+from latentloop.errors import UserError
+from latentloop.methods import method as lookup
+from latentloop.model.transformer import Transformer
+from latentloop.tokens.vocabulary import Vocabulary
+
+
+def build_model(run: RunConfig) -> Transformer:
+    """Return the transformer of a run, with random weights that its seed decides."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(run.train.seed)
+        return Transformer(run.model, Vocabulary(task=run.task), flat=not lookup(run.method).latent)
+
+
+def parameter_shapes(run: RunConfig) -> dict[str, torch.Size]:
+    """Return the shape of each parameter of a run's model, without memory for any of them."""
+    with torch.device("meta"):
+        return {name: parameter.shape for name, parameter in build_model(run).named_parameters()}
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Return a model's weights by name, as they are stored."""
+    return {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
+
+
+def load_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Copy weights into a model of exactly these parameters."""
+    parameters = dict(model.named_parameters())
+    check_shapes("the weights", {n: p.shape for n, p in parameters.items()}, {n: w.shape for n, w in weights.items()})
+    with torch.no_grad():
+        for name, value in weights.items():
+            parameters[name].copy_(value)
+
+
+def check_shapes(what: str, expected: Mapping[str, Sequence[int]], found: Mapping[str, Sequence[int]]) -> None:
+    """Refuse tensors that are not those of a configuration: by name, and then by shape."""
+    missing, unexpected = (sorted(one.keys() - other.keys()) for one, other in ((expected, found), (found, expected)))
+    if missing or unexpected:
+        raise UserError(
+            f"{what} do not match the configuration: missing [{_few(missing)}], unexpected [{_few(unexpected)}]"
+        )
+    for name, shape in expected.items():
+        if tuple(shape) != tuple(found[name]):
+            raise UserError(
+                f"{what} do not match the configuration: {name} has the shape {tuple(found[name])}, "
+                f"expected {tuple(shape)}"
+            )
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f", and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(name[:60] for name in names[:3]) + more

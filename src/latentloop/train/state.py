@@ -1,0 +1,66 @@
+"""Everything a training run carries from step to step: weights, their running mean, the optimizer's moments."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from latentloop.config import RunConfig
+from latentloop.errors import UserError
+from latentloop.model.build import load_weights, weights_of
+from latentloop.model.transformer import Transformer
+from latentloop.provenance import provenance
+from latentloop.train.checkpoint import Checkpoint, is_checkpoint, pointed, read_checkpoint
+from latentloop.train.optimise import RunningMean
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingState:
+    """The live parts of a run that a checkpoint must hold for the run to go on bit for bit."""
+
+    run: RunConfig
+    model: Transformer
+    optimizer: torch.optim.AdamW
+    mean: RunningMean | None
+
+    @property
+    def used(self) -> Transformer:
+        """The model to evaluate and to ship: the running mean where there is one."""
+        return self.model if self.mean is None else self.mean.model
+
+    def checkpoint(self, metrics: dict[str, Any]) -> Checkpoint:
+        """Return a checkpoint of this moment."""
+        names = {parameter: name for name, parameter in self.model.named_parameters()}
+        training = {
+            f"{key}.{names[parameter]}": value.cpu().contiguous()
+            for group in self.optimizer.param_groups
+            for parameter in group["params"]
+            for key, value in self.optimizer.state[parameter].items()
+        }
+        if self.mean is not None:
+            training |= {f"raw.{name}": value for name, value in weights_of(self.model).items()}
+        metrics = metrics | {"provenance": provenance()}
+        return Checkpoint(run=self.run, weights=weights_of(self.used), metrics=metrics, training=training)
+
+    def restore(self, folder: Path) -> dict[str, Any]:
+        """Load the last checkpoint of a settled run folder and return its metrics; nothing if there is none yet."""
+        last = pointed(folder / "last")
+        if not is_checkpoint(last):
+            return {}
+        checkpoint = read_checkpoint(last, training=True)
+        if checkpoint.run != self.run:
+            old, new = checkpoint.run.to_dict(), self.run.to_dict()
+            changed = ", ".join(sorted(key for key in old if old[key] != new[key]))
+            raise UserError(f"{folder / 'config.json'} differs from the checkpoint's own settings in: {changed}")
+        training = checkpoint.training or {}
+        load_weights(self.used, checkpoint.weights)
+        if self.mean is not None:
+            load_weights(self.model, {n.removeprefix("raw."): v for n, v in training.items() if n.startswith("raw.")})
+        for name, parameter in self.model.named_parameters():
+            moments = {key: training[f"{key}.{name}"].to(parameter.device) for key in ("exp_avg", "exp_avg_sq")}
+            self.optimizer.state[parameter] = {"step": training[f"step.{name}"], **moments}
+        metrics = {name: value for name, value in checkpoint.metrics.items() if name != "provenance"}
+        if not is_checkpoint(pointed(folder / "best")):  # a loss to beat needs a checkpoint that has it
+            metrics["best_loss"] = None
+        return metrics

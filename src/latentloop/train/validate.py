@@ -1,0 +1,38 @@
+"""Validation: the loss on problems that are never trained on, which chooses the best checkpoint."""
+
+import torch
+
+from latentloop.config import RunConfig
+from latentloop.task.splits import validation_problems
+from latentloop.tokens.vocabulary import Vocabulary
+from latentloop.train.loss import Learner, Sealed, add_counts
+from latentloop.train.targets import Counts, Lesson, TrajectoryLesson, make_lesson, pieces
+
+EVAL_ROWS = 64  # sequences per forward pass where no activations are kept for a backward pass
+
+
+def validation_lesson(run: RunConfig) -> Lesson | TrajectoryLesson:
+    """Return the batch of validation problems of a run, the same at every step."""
+    problems = validation_problems(run.task, run.graph, run.train.validation_problems)
+    return make_lesson(problems, run, Vocabulary(task=run.task), torch.Generator().manual_seed(0))
+
+
+@torch.inference_mode()
+def validate(learner: Learner, lesson: Lesson | TrajectoryLesson, device: torch.device) -> dict[str, float]:
+    """Return the loss of a batch, and the accuracy by kind of target."""
+    was_training = learner.training
+    learner.eval()
+    totals = {name: count.to(device) for name, count in lesson.totals().items()}
+    counts = Counts()
+    for piece in pieces(lesson, EVAL_ROWS):
+        loss, right = learner(Sealed(piece.to(device), totals))
+        add_counts(counts, right | {"loss": loss})
+    learner.train(was_training)
+    found = {name: float(count) for name, count in counts.items()}
+    return {"loss": found["loss"]} | accuracies(found)
+
+
+def accuracies(found: dict[str, float]) -> dict[str, float]:
+    """Divide counts of right answers by counts of all answers, kind by kind."""
+    kinds = [name.removeprefix("all/") for name in found if name.startswith("all/")]
+    return {f"right_{kind}": found[f"right/{kind}"] / found[f"all/{kind}"] for kind in kinds if found[f"all/{kind}"]}
