@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from latentloop.schema import Variant
 from latentloop.errors import UserError
+from latentloop.schema import Variant
 
 Implemented = Literal["no", "partly", "yes"]
 TRAJECTORIES = {"value": 4, "equation-value": 10, "equation-operands-value": 16}
@@ -104,7 +104,7 @@ class Feedforward(MethodConfig, name="feedforward"):
 class Recurrent(MethodConfig, name="recurrent"):
     """A fixed number of passes."""
 
-    iterations: int = 4
+    iterations: int = 4  # pyrefly: ignore
     """Applications of the block, T."""
 
     def __post_init__(self) -> None:
@@ -116,7 +116,7 @@ class Recurrent(MethodConfig, name="recurrent"):
 class ChainOfThought(MethodConfig, name="cot"):
     """The solution written token by token."""
 
-    iterations: int = 1
+    iterations: int = 1  # pyrefly: ignore
     """Applications of the block for each token, T."""
     trajectory: TrajectoryFormat = "equation-value"
     """What a step of the chain of thought writes."""

@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from latentloop.schema import Config
 from latentloop.config.positions import BiasConfig, DisentangledConfig, PositionsConfig, RotaryConfig
 from latentloop.errors import UserError
+from latentloop.schema import Config
 
 _NAME = re.compile(r"(?P<positions>[a-z]+)-(?:T\d+)?L(?P<layers>\d+)H(?P<heads>\d+)D(?P<width>\d+)")
 
@@ -62,7 +62,9 @@ class ModelConfig(Config):
                 even = ", each part even for RoPE" if rotary else ""
                 raise UserError(f"width must be divisible by {name}{even}, got width {self.width}, {name} {heads}")
         if self.first_heads == self.heads:
-            raise UserError(f"first_heads is for a first layer with another number of heads: leave it out, got {self.heads}")
+            raise UserError(
+                f"first_heads is for a first layer with another number of heads: leave it out, got {self.heads}"
+            )
         if isinstance(self.positions, BiasConfig) and self.positions.offset_heads > self.heads:
             raise UserError(f"offset_heads must be at most heads, {self.heads}, got {self.positions.offset_heads}")
         if self.layers == 1:
@@ -86,5 +88,6 @@ class ModelConfig(Config):
         match = _NAME.fullmatch(f"{head.lower()}-{tail.upper()}")
         if match is None:
             raise UserError(f"cannot read the model name {name!r}: expected one such as deberta-T1L8H16D256")
-        sizes = {key: int(value) for key, value in match.groupdict().items() if key != "positions"}
-        return cls(**{"positions": PositionsConfig.kind(match["positions"])(), **sizes, **settings})
+        read: dict[str, Any] = {key: int(match[key]) for key in ("layers", "heads", "width")}
+        read["positions"] = PositionsConfig.kind(match["positions"])()
+        return cls(**read | settings)

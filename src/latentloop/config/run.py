@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from latentloop.schema import Config
 from latentloop.config.model import ModelConfig
 from latentloop.config.positions import AbsoluteConfig
 from latentloop.config.task import GraphConfig, TaskConfig
 from latentloop.config.train import TrainConfig
 from latentloop.errors import UserError
 from latentloop.methods import ChainOfThought, Discrete, MethodConfig
+from latentloop.schema import Config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,9 @@ class RunConfig(Config):
         if "partial" in self.method.auxiliary and self.model.mlp_depth < 2:
             raise UserError(f"partial_weight needs an mlp_depth of at least 2, got {self.model.mlp_depth}")
         if "lookup" in self.method.auxiliary and self.model.layers == 1 and self.method.pin_static:
-            raise UserError("lookup_weight reads at left-hand sides after the first layer, which is the last: raise layers")
+            raise UserError(
+                "lookup_weight reads at left-hand sides after the first layer, which is the last: raise layers"
+            )
         if isinstance(self.model.positions, AbsoluteConfig):
             room, need = self.model.positions.max_positions, self.longest_sequence
             if room < need:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from latentloop.schema import Config
 from latentloop.errors import UserError, nearest
-from latentloop.operations import OPERATIONS
 from latentloop.families import FAMILIES
+from latentloop.operations import OPERATIONS
+from latentloop.schema import Config
 
 TASKS: dict[str, tuple[str, ...]] = {"add": ("+",), "all": ("+", "-", "*")}
 """The paper's tasks: frozen, whatever operations are added to ``OPERATIONS``."""

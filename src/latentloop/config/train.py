@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from latentloop.schema import Config, check_seed
 from latentloop.errors import UserError
+from latentloop.schema import Config, check_seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,9 @@ class TrainConfig(Config):
             raise UserError(f"a constant schedule has no final_lr: set schedule, or leave it out, got {self.final_lr}")
         simpler = self.small_nodes is not None or self.small_fan_ins is not None
         if simpler != (self.small_share > 0):
-            raise UserError("a curriculum needs small_share and one of small_nodes and small_fan_ins: set both, or none")
+            raise UserError(
+                "a curriculum needs small_share and one of small_nodes and small_fan_ins: set both, or none"
+            )
         if self.problems is not None and simpler:
             raise UserError("a fixed training set has no curriculum: leave out problems, or small_share")
         if self.problems is not None and self.problems < self.batch:

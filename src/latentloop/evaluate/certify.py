@@ -18,14 +18,14 @@ from numpy import ndarray
 from latentloop.config import MAX_FAN_IN, GraphConfig, TaskConfig
 from latentloop.errors import UserError
 from latentloop.evaluate.pretrained import LatentLoop
-from latentloop.interpret.capture import capture
+from latentloop.model.capture import capture
 from latentloop.model.recurrence import update
 from latentloop.operations import OPERATIONS
 from latentloop.task.graph import ABSENT, Problems, sample
 from latentloop.task.oracle import solve
 from latentloop.task.oracle import update as true_update
 from latentloop.task.splits import PUBLISHED_SEED, TEST, generator
-from latentloop.tokens.state import place, with_values
+from latentloop.tokens.state import encode_state, with_values
 
 CHUNK = 64
 """Problems that are probed side by side at 32 nodes; fewer where they are larger."""
@@ -104,7 +104,7 @@ def _probe(trained: LatentLoop, nodes: int, probe: Probe, index: int) -> Iterato
         for operand in range(len(probe.operations) + 1):
             parents = problems.parents[where[:, 0], where[:, 1], operand]
             state[where[:, 0], parents] = probe.values[entries, operand]
-        given, layout = place(problems, trained.vocabulary)
+        given, layout = encode_state(problems, trained.vocabulary)
         given = with_values(given, layout, state, trained.vocabulary)
         _, output = update(trained.model, given.to(device), layout.to(device))
         logits = output.logits["value"].cpu()
@@ -152,7 +152,7 @@ def lookup_margins(trained: LatentLoop, nodes: int, count: int = 16) -> dict[str
     masses: list[ndarray] = []
     for row in range(count):
         one = problems[row : row + 1]
-        given, layout = place(one, trained.vocabulary)
+        given, layout = encode_state(one, trained.vocabulary)
         given = with_values(given, layout, solve(one).values, trained.vocabulary)
         with capture(trained.model, ["pattern"]) as seen:
             update(trained.model, given.to(device), layout.to(device))

@@ -17,8 +17,8 @@ from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.rollout import Advance, default_cap, ignore, roll_out
 from latentloop.evaluate.trajectories import write_trajectories
 from latentloop.files import write_json, writing
-from latentloop.methods import ChainOfThought
 from latentloop.halting import CHOICES, Limits, Rollout, RuleName, halted
+from latentloop.methods import ChainOfThought
 from latentloop.provenance import provenance
 from latentloop.task.graph import EMPTY, Problems
 from latentloop.task.oracle import Solution, solve
@@ -213,7 +213,14 @@ def evaluate_sizes(
     advance: Advance = ignore,
 ) -> dict[str, Any]:
     """Evaluate size by size: a document with a row and curves for each, and everything needed to get them again."""
-    settings: dict[str, Any] = {"halt": halt, "cap": cap, "iterations": iterations, "family": family, "order": order, "skip": skip}
+    settings: dict[str, Any] = {
+        "halt": halt,
+        "cap": cap,
+        "iterations": iterations,
+        "family": family,
+        "order": order,
+        "skip": skip,
+    }
     rule = effective_rule(trained, halt, cap, iterations)
     if not sizes:
         raise UserError("an evaluation needs sizes such as 8, 16 and 32, got none")

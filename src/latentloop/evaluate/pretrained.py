@@ -13,8 +13,8 @@ import latentloop
 from latentloop.errors import UserError
 from latentloop.evaluate.rollout import default_cap, roll_out
 from latentloop.evaluate.trajectories import write_trajectories
-from latentloop.methods import ChainOfThought
 from latentloop.halting import Limits, Rollout, halted
+from latentloop.methods import ChainOfThought
 from latentloop.model.build import load_weights, weights_of
 from latentloop.model.transformer import Transformer
 from latentloop.presets import DEFAULT_MODEL
@@ -167,9 +167,7 @@ class LatentLoop(
         caps = [fixed or cap or default_cap(int(size)) for size in problems.sizes]
         rollouts = roll_out(self.model, problems, np.array(caps), leave=fixed is None)
         truth = solve(problems).values
-        return [
-            self._answer(problems, row, rollout, caps[row], truth[row]) for row, rollout in enumerate(rollouts)
-        ]
+        return [self._answer(problems, row, rollout, caps[row], truth[row]) for row, rollout in enumerate(rollouts)]
 
     def _write(self, problems: Problems) -> list[Answer]:
         """Answer by chain of thought: the iterations are the tokens written."""

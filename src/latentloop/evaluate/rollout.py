@@ -9,11 +9,11 @@ from jaxtyping import Int, Int8
 from numpy import ndarray
 
 from latentloop.halting import Rollout
-from latentloop.model.watch import Watch
 from latentloop.model.recurrence import iterate
 from latentloop.model.transformer import Transformer
+from latentloop.model.watch import Watch
 from latentloop.task.graph import Problems
-from latentloop.tokens.state import place, with_values
+from latentloop.tokens.state import encode_state, with_values
 
 SCORES_AT_ONCE = 2**24
 """Attention scores a layer may hold: decides how many problems are solved side by side."""
@@ -47,7 +47,7 @@ def roll_out(
     device = model.norm.weight.device
     rollouts: list[Rollout | None] = [None] * len(problems)
     for rows in _groups(model, problems):
-        state, layout = place(problems[rows], model.vocabulary)
+        state, layout = encode_state(problems[rows], model.vocabulary)
         if start is not None:
             state = with_values(state, layout, start[rows, : layout.rhs.shape[1]], model.vocabulary)
         state, layout = state.to(device), layout.to(device)

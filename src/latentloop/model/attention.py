@@ -12,7 +12,9 @@ from latentloop.config import ModelConfig
 from latentloop.model.positions import Positions
 from latentloop.model.tap import Tap
 
-torch.set_flush_denormal(True)  # sharp attention leaves weights of 1e-40, with which products take several times as long
+torch.set_flush_denormal(
+    True
+)  # sharp attention leaves weights of 1e-40, with which products take several times as long
 
 BLOCK = 128
 """Queries whose scores are held at once: they need only the keys up to the last of them."""
@@ -77,10 +79,11 @@ class Attention(nn.Module):
         queries = queries * scale if sharpness is None else queries * scale * sharpness
         # Mix values [batch, head, query, dim].
         fused = positions.fusable and chosen is None
-        replaced = False
+        z = None
         if not fused or self.tap.wants("scores") or self.tap.wants("pattern"):
             z, replaced = self._explicit(queries, keys, values, positions, scale, sharpness, chosen, visible)
-        if fused and not replaced:  # the kernel's result counts, so that looking changes no bit
+            z = None if fused and not replaced else z  # the kernel's result counts, so that looking changes no bit
+        if z is None:
             causal = visible is None and x.shape[1] > 1
             dropout = self.dropout if self.training else 0.0
             z = F.scaled_dot_product_attention(

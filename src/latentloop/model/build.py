@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from latentloop.config import RunConfig
 from latentloop.errors import UserError
-from latentloop.methods import method as lookup
 from latentloop.model.transformer import Transformer
 from latentloop.tokens.vocabulary import Vocabulary
 
@@ -16,7 +15,7 @@ def build_model(run: RunConfig) -> Transformer:
     """Return the transformer of a run, with random weights that its seed decides."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.train.seed)
-        return Transformer(run.model, Vocabulary(task=run.task), flat=not lookup(run.method).latent)
+        return Transformer(run.model, Vocabulary(task=run.task), run.method)
 
 
 def parameter_shapes(run: RunConfig) -> dict[str, torch.Size]:

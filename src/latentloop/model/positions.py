@@ -7,7 +7,6 @@ compare each with a double loop over positions.
 from abc import ABC, abstractmethod
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -28,7 +27,9 @@ class Positions(nn.Module, ABC):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
 
-    def enter(self, x: Float[Tensor, "batch pos width"], places: Int[Tensor, "..."]) -> Float[Tensor, "batch pos width"]:
+    def enter(
+        self, x: Float[Tensor, "batch pos width"], places: Int[Tensor, "..."]
+    ) -> Float[Tensor, "batch pos width"]:
         """Act on what enters the block, at every iteration."""
         return x
 
@@ -130,8 +131,10 @@ class DisentangledPositions(Positions):
         table = self.dropout(self.norm(self.table.weight))  # [distance, relative_width]
         with_query = self.keys[layer](table).unflatten(-1, (heads, -1)).transpose(0, 1)  # r^K [head, distance, dim]
         with_key = (self.queries[layer](table) * scale).unflatten(-1, (heads, -1)).transpose(0, 1)  # r^Q
-        by_distance = self._chosen if chosen is not None else self._consecutive
-        from_query, from_key = by_distance(queries, keys, with_query, with_key, chosen)
+        if chosen is None:
+            from_query, from_key = self._consecutive(queries, keys, with_query, with_key)
+        else:
+            from_query, from_key = self._chosen(queries, keys, with_query, with_key, chosen)
         relative = from_query + (from_key if sharpness is None else from_key * sharpness)  # [batch, head, query, key]
         # Add the products of queries and keys in the same pass over memory.
         flat = torch.baddbmm(relative.flatten(0, 1), queries.flatten(0, 1), keys.flatten(0, 1).mT)
@@ -146,7 +149,7 @@ class DisentangledPositions(Positions):
         return (queries @ with_query.mT).gather(-1, apart), (with_key @ keys.mT).gather(-2, apart)
 
     def _consecutive(
-        self, queries: Tensor, keys: Tensor, with_query: Tensor, with_key: Tensor, chosen: None
+        self, queries: Tensor, keys: Tensor, with_query: Tensor, with_key: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return both products for queries that follow each other up to the last key, without any index.
 

@@ -69,9 +69,7 @@ class Layer(nn.Module):
     ) -> tuple[Float[Tensor, "batch query width"], Float[Tensor, "batch query width"]]:
         """Apply the layer at all positions or the chosen ones; return its result, and that of half of its MLPs."""
         x = self.tap("resid_pre", x)
-        added = self.attention(
-            self.attention_norm(x), positions, places, chosen=chosen, visible=visible, cache=cache
-        )
+        added = self.attention(self.attention_norm(x), positions, places, chosen=chosen, visible=visible, cache=cache)
         x = self.tap("resid_mid", (x if chosen is None else take(x, chosen)) + self.attention_dropout(added))
         halfway = x
         for number, mlp in enumerate(self.mlps):

@@ -256,7 +256,7 @@ def presets_table(presets: Mapping[str, RunConfig], costs: Mapping[str, Any]) ->
             f"{cost.flops_per_step / 1e9:,.2g}" if cost.flops_per_step < 1e10 else f"{cost.flops_per_step / 1e9:,.0f}"
         )
         step = (f"{cost.tokens_per_step:,}", work)
-        table.add_row(name, time, f"{cost.steps:,}", run.method, f"{cost.parameters:,}", run.model.name, *step)
+        table.add_row(name, time, f"{cost.steps:,}", run.method.name, f"{cost.parameters:,}", run.name, *step)
     return table
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from jaxtyping import Float32, Int, Int8, Int16
 from numpy import ndarray
 
-from latentloop.config import MAX_FAN_IN, OPERATIONS, GraphConfig, TaskConfig
+from latentloop.config import MAX_FAN_IN, GraphConfig, TaskConfig
 from latentloop.errors import UserError
-from latentloop.task.families import FAMILIES, Family
+from latentloop.families import FAMILIES, Family
+from latentloop.operations import OPERATIONS
 
 EMPTY = -1  # a value not computed yet
 ABSENT = -1  # a parent, operation or node that is not there

@@ -72,7 +72,7 @@ def trace(problems: Problems) -> Int8[ndarray, "iteration batch node"]:
     """Return the states of the layer-by-layer algorithm: entry t is that after t iterations, the last one the solution."""
     states = [initial_state(problems)]
     for _ in range(int(solve(problems).depths.max(initial=0))):
-        states.append(step(problems, states[-1]))
+        states.append(update(problems, states[-1]))
     return np.stack(states)
 
 

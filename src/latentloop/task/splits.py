@@ -9,8 +9,9 @@ from typing import Literal
 
 import numpy as np
 
-from latentloop.config import FamilyName, GraphConfig, TaskConfig, check_seed
+from latentloop.config import FamilyName, GraphConfig, TaskConfig
 from latentloop.errors import UserError
+from latentloop.schema import check_seed
 from latentloop.task.graph import Problems, concatenate, sample
 
 DRAWN, TRAIN, VALIDATION, TEST = 0, 1, 2, 3  # DRAWN: what a user samples or writes to a file

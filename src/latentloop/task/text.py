@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latentloop.config import MAX_FAN_IN, MAX_NODES, OPERATIONS, TaskConfig
+from latentloop.config import MAX_FAN_IN, MAX_NODES, TaskConfig
 from latentloop.errors import UserError
+from latentloop.operations import OPERATIONS
 from latentloop.task.graph import ABSENT, EMPTY, Problems
 
 MAX_CHARACTERS = 64 * MAX_NODES

@@ -1,6 +1,7 @@
 """What a model sees: the state of a problem as tensors, and the layout of its positions. The truth is not in them."""
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,7 +70,9 @@ class Layout:
     def at_rhs(self, values: Tensor) -> Tensor:
         """Put node values [.., batch, node] at right-hand sides [.., batch, pos]; zero elsewhere."""
         blank = values.new_zeros(*values.shape[:-1], self.mask.shape[1])
-        return blank.scatter(-1, self.rhs.expand(values.shape), torch.where(self.exists, values, 0))
+        return blank.scatter(
+            -1, self.rhs.expand(values.shape), torch.where(self.exists, values, torch.zeros_like(values))
+        )
 
     def write(
         self, values: Int[Tensor, "batch pos"], symbols: Int[Tensor, "*more batch node"]
@@ -85,10 +88,12 @@ class Layout:
         return values.gather(-1, self.rhs)
 
 
-def place(problems: Problems, vocabulary: Vocabulary) -> tuple[State, Layout]:
+def encode_state(problems: Problems, vocabulary: Vocabulary) -> tuple[State, Layout]:
     """Encode problems: the state before the first iteration, and the layout."""
     tokens = encode(problems, vocabulary)
-    factors = {name: torch.from_numpy(numbers.astype(np.int64)) for name, numbers in tokens.factors().items()}
+    factors: dict[str, Any] = {
+        name: torch.from_numpy(numbers.astype(np.int64)) for name, numbers in tokens.factors().items()
+    }
     exists = torch.from_numpy(tokens.targets != ABSENT)
     fan_in = problems.fan_in.astype(np.int64)
     # An equation ends in `x3 + x22 * x11 = x26`: from its right-hand side, operands stand at every second place back.

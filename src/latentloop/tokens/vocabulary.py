@@ -10,8 +10,9 @@ from typing import Literal, get_args
 import numpy as np
 from numpy import ndarray
 
-from latentloop.config import OPERATIONS, TaskConfig
+from latentloop.config import TaskConfig
 from latentloop.errors import UserError
+from latentloop.operations import OPERATIONS
 
 Factor = Literal["syntax", "variable", "operation", "value"]
 FACTORS: tuple[Factor, ...] = get_args(Factor)

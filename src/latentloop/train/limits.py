@@ -4,9 +4,10 @@ import os
 from collections.abc import Iterator
 from dataclasses import fields
 
-from latentloop.config import Config, RunConfig
+from latentloop.config import RunConfig
 from latentloop.errors import UserError
 from latentloop.model.build import parameter_shapes
+from latentloop.schema import Config
 
 MOST = 2**20
 """The largest integer of a setting that has no other limit."""
@@ -52,7 +53,7 @@ def least_memory(run: RunConfig) -> int:
     parameters = sum(shape.numel() for shape in parameter_shapes(run).values())
     copies = 4 + (run.train.ema > 0)  # weights, gradients, two moments, running mean
     tokens = 4 * run.graph.nodes  # an equation has at least four
-    rows = max(run.train.batch * run.train.states, run.train.validation_problems)
+    rows = max(run.train.batch * getattr(run.method, "states", 1), run.train.validation_problems)
     kept = min(run.train.batch, run.train.micro_batch) * tokens * run.model.width * run.model.layers * ACTIVATIONS
     return BYTES * (copies * parameters + kept) + SYMBOLS_BYTES * rows * tokens
 

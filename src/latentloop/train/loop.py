@@ -18,21 +18,19 @@ from rich.console import Console
 
 from latentloop.config import RunConfig
 from latentloop.errors import UserError
-from latentloop.methods import method as lookup
 from latentloop.model.build import build_model
-from latentloop.task.graph import sample
-from latentloop.task.splits import train_generator
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.checkpoint import CONFIG
+from latentloop.train.data import sample_batch
 from latentloop.train.devices import any_rank, sum_ranks
 from latentloop.train.folder import settle
 from latentloop.train.interrupt import StopSignals
 from latentloop.train.lock import locked
-from latentloop.train.loss import Learner, Sealed, add_counts
-from latentloop.train.optimise import RunningMean, learning_rate, make_optimizer
+from latentloop.train.loss import Learner, Sealed, add_sums
+from latentloop.train.optimizer import MovingAverage, learning_rate, make_optimizer
 from latentloop.train.recorder import Recorder
 from latentloop.train.state import TrainingState
-from latentloop.train.targets import Counts, Lesson, TrajectoryLesson, make_lesson, pieces
+from latentloop.train.targets import Sums, TrainingBatch, micro_batches
 from latentloop.train.validate import accuracies
 
 
@@ -72,8 +70,8 @@ def _loop(
     vocabulary = Vocabulary(task=run.task)
     model = build_model(run)
     inner = make_optimizer(model, run.train)
-    learner, optimizer = fabric.setup(Learner(model, lookup(run.method), run.train), inner)
-    mean = RunningMean(model, run.train.ema) if run.train.ema else None
+    learner, optimizer = fabric.setup(Learner(model), inner)
+    mean = MovingAverage(model, run.train.ema) if run.train.ema else None
     if run.train.compile:  # after the copy for the mean, which would else run on the weights of this one
         model.block = torch.compile(model.block, dynamic=True)  # pyrefly: ignore
     state = TrainingState(run=run, model=model, optimizer=inner, mean=mean)
@@ -84,7 +82,7 @@ def _loop(
     recorder = Recorder(folder, state, metrics, console) if fabric.is_global_zero else None
 
     step = metrics["step"]
-    counts = Counts()
+    counts: Sums = {}
     figures: dict[str, float] = {}
     reason: Literal["done", "minutes", "interrupted"] = "done"
     with StopSignals(console) as stopping, nullcontext() if recorder is None else closing(recorder):
@@ -98,7 +96,7 @@ def _loop(
             step += 1
             if recorder is not None:
                 recorder.advance(step)
-            add_counts(counts, right | {"sum/loss": loss, "sum/steps": torch.ones((), device=fabric.device)})
+            add_sums(counts, right | {"sum/loss": loss, "sum/steps": torch.ones((), device=fabric.device)})
 
             over = minutes is not None and time.monotonic() - clock > 60 * minutes
             stop = any_rank(fabric, over or stopping.received is not None)
@@ -115,7 +113,7 @@ def _loop(
                 if recorder is not None and (end or logging):
                     recorder.show(step, figures | {"lr": rate, "seconds": seconds}, line=end)
                 if logging:
-                    counts = Counts()
+                    counts = {}
                 if recorder is not None and saving:
                     recorder.save(step, seconds, fabric.device)
             if end:
@@ -127,10 +125,10 @@ def _loop(
 
 def optimizer_step(
     run: RunConfig, step: int, vocabulary: Vocabulary, fabric: Fabric, learner: Any, optimizer: Any
-) -> tuple[torch.Tensor, Counts]:
+) -> tuple[torch.Tensor, Sums]:
     """Take one step; return this rank's share of the loss, and its counts of right answers."""
-    lesson = draw_lesson(run, step, vocabulary, fabric.global_rank)
-    found = backward(fabric, learner, lesson, run.train.micro_batch)
+    batch = sample_batch(run, step, vocabulary, fabric.global_rank)
+    found = backward(fabric, learner, batch, run.train.micro_batch)
     if run.train.clip:
         fabric.clip_gradients(learner, optimizer, max_norm=run.train.clip, error_if_nonfinite=False)
     optimizer.step()
@@ -138,35 +136,25 @@ def optimizer_step(
     return found
 
 
-def draw_lesson(run: RunConfig, step: int, vocabulary: Vocabulary, rank: int) -> Lesson | TrajectoryLesson:
-    """Draw the whole batch of a step, the same on every rank, and seed this rank's dropout."""
-    rng = train_generator(run.train.seed, step)
-    graph = run.small_graph if step < run.train.small_share * run.train.steps else run.graph
-    problems = sample(run.task, graph, run.train.batch, rng)
-    generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
-    torch.manual_seed(int(rng.integers(2**62)) + rank)
-    return make_lesson(problems, run, vocabulary, generator)
-
-
-def backward(fabric: Fabric, learner: Any, lesson: Lesson | TrajectoryLesson, rows: int) -> tuple[torch.Tensor, Counts]:
+def backward(fabric: Fabric, learner: Any, batch: TrainingBatch, rows: int) -> tuple[torch.Tensor, Sums]:
     """Accumulate the gradient of this rank's rows, micro-batch by micro-batch; return its share of the loss, and counts.
 
     Totals are those of the whole batch, and strategies average over ranks, so each rank's loss is scaled up by their number.
     """
-    totals = {name: count.to(fabric.device) for name, count in lesson.totals().items()}
-    mine = list(pieces(lesson.rows(slice(fabric.global_rank, None, fabric.world_size)), rows))
+    totals = {name: count.to(fabric.device) for name, count in batch.totals().items()}
+    mine = list(micro_batches(batch.rows(slice(fabric.global_rank, None, fabric.world_size)), rows))
     loss = torch.zeros((), device=fabric.device)
-    counts = Counts()
-    for number, piece in enumerate(mine):
+    counts: Sums = {}
+    for number, part in enumerate(mine):
         with fabric.no_backward_sync(learner, enabled=fabric.world_size > 1 and number < len(mine) - 1):
-            share, right = learner(Sealed(piece.to(fabric.device), totals))
+            share, right = learner(Sealed(part.to(fabric.device), totals))
             fabric.backward(share * fabric.world_size)
         loss += share.detach()
-        add_counts(counts, right)
+        add_sums(counts, right)
     return loss, counts
 
 
-def _figures(fabric: Fabric, counts: Counts) -> dict[str, float]:
+def _figures(fabric: Fabric, counts: Sums) -> dict[str, float]:
     """Merge counts over ranks, then divide each of them once."""
     found = sum_ranks(fabric, counts)
     return {"loss": found["sum/loss"] / (found["sum/steps"] / fabric.world_size)} | accuracies(found)

@@ -9,12 +9,11 @@ from rich.console import Console
 
 from latentloop.errors import UserError
 from latentloop.files import write_json
-from latentloop.methods import method as lookup
 from latentloop.train.folder import keep
 from latentloop.train.log import LiveProgress, RunLog
 from latentloop.train.loss import Learner
 from latentloop.train.state import TrainingState
-from latentloop.train.validate import validate, validation_lesson
+from latentloop.train.validate import validate, validation_batch
 
 
 class Recorder:
@@ -24,7 +23,7 @@ class Recorder:
         self.folder, self.state, self.metrics = folder, state, metrics
         self.run = state.run
         write_json(folder / "config.json", self.run.to_dict())
-        self.lesson = validation_lesson(self.run)
+        self.batch = validation_batch(self.run)
         self.log = RunLog(folder, metrics["step"], console.print)
         self.progress = LiveProgress(console, self.run.train.steps, metrics["step"])
 
@@ -50,8 +49,8 @@ class Recorder:
         self.metrics |= {"step": step, "seconds": seconds}
         best = False
         if step % self.run.train.validate_every == 0 or step == self.run.train.steps:
-            learner = Learner(self.state.used, lookup(self.run.method), self.run.train)
-            found = validate(learner, self.lesson, device)
+            learner = Learner(self.state.used)
+            found = validate(learner, self.batch, device)
             self.log.write("validation", step, found)
             least = self.metrics["best_loss"]
             best = math.isfinite(found["loss"]) and (least is None or found["loss"] < least)

@@ -12,7 +12,7 @@ from latentloop.model.build import load_weights, weights_of
 from latentloop.model.transformer import Transformer
 from latentloop.provenance import provenance
 from latentloop.train.checkpoint import Checkpoint, is_checkpoint, pointed, read_checkpoint
-from latentloop.train.optimise import RunningMean
+from latentloop.train.optimizer import MovingAverage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class TrainingState:
     run: RunConfig
     model: Transformer
     optimizer: torch.optim.AdamW
-    mean: RunningMean | None
+    mean: MovingAverage | None
 
     @property
     def used(self) -> Transformer:

@@ -7,6 +7,7 @@ For chain of thought a row is a problem with its trajectory.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from latentloop.operations import OPERATIONS
 from latentloop.task.arithmetic import table
 from latentloop.task.graph import Problems
 from latentloop.task.oracle import Solution, solve, update
-from latentloop.tokens.state import Layout, State, place, to_symbols
+from latentloop.tokens.state import Layout, State, encode_state, to_symbols
 from latentloop.tokens.trajectory import encode_trajectories
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.corruption import corrupt
@@ -75,7 +76,9 @@ class LatentBatch:
 
     def to(self, device: torch.device | str) -> "LatentBatch":
         """Move to a device."""
-        tensors = {name: x.to(device) for name, x in vars(self).items() if isinstance(x, Tensor | State | Layout)}
+        tensors: dict[str, Any] = {
+            name: x.to(device) for name, x in vars(self).items() if isinstance(x, Tensor | State | Layout)
+        }
         auxiliary = {name: targets.to(device) for name, targets in self.auxiliary.items()}
         return LatentBatch(**tensors, iterations=self.iterations, auxiliary=auxiliary)
 
@@ -173,7 +176,7 @@ def iterated_batch(
 ) -> LatentBatch:
     """Lay out states and targets of the layer-by-layer algorithm, as the method's row of the table says."""
     method = run.method
-    state, layout = place(problems, vocabulary)
+    state, layout = encode_state(problems, vocabulary)
     answers = to_symbols(solution.values, vocabulary)  # [batch, node]
     depths = torch.from_numpy(solution.depths.astype(np.int64))  # [batch, node]
     deepest = int(depths.max())
@@ -211,7 +214,7 @@ def local_batch(
 ) -> LatentBatch:
     """Sample states of all kinds; the targets are one update of each, at every equation, from right and wrong values."""
     assert isinstance(run.method, Stable)
-    state, layout = place(problems, vocabulary)
+    state, layout = encode_state(problems, vocabulary)
     rng = np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
     states = sample_states(problems, solution, run.method, rng, products="*" in run.task.operations)
     updated = np.stack([update(problems, values) for values in states])

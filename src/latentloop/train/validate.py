@@ -5,28 +5,28 @@ import torch
 from latentloop.config import RunConfig
 from latentloop.task.splits import validation_problems
 from latentloop.tokens.vocabulary import Vocabulary
-from latentloop.train.loss import Learner, Sealed, add_counts
-from latentloop.train.targets import Counts, Lesson, TrajectoryLesson, make_lesson, pieces
+from latentloop.train.loss import Learner, Sealed, add_sums
+from latentloop.train.targets import Sums, TrainingBatch, make_batch, micro_batches
 
 EVAL_ROWS = 64  # sequences per forward pass where no activations are kept for a backward pass
 
 
-def validation_lesson(run: RunConfig) -> Lesson | TrajectoryLesson:
+def validation_batch(run: RunConfig) -> TrainingBatch:
     """Return the batch of validation problems of a run, the same at every step."""
     problems = validation_problems(run.task, run.graph, run.train.validation_problems)
-    return make_lesson(problems, run, Vocabulary(task=run.task), torch.Generator().manual_seed(0))
+    return make_batch(problems, run, Vocabulary(task=run.task), torch.Generator().manual_seed(0), validating=True)
 
 
 @torch.inference_mode()
-def validate(learner: Learner, lesson: Lesson | TrajectoryLesson, device: torch.device) -> dict[str, float]:
+def validate(learner: Learner, batch: TrainingBatch, device: torch.device) -> dict[str, float]:
     """Return the loss of a batch, and the accuracy by kind of target."""
     was_training = learner.training
     learner.eval()
-    totals = {name: count.to(device) for name, count in lesson.totals().items()}
-    counts = Counts()
-    for piece in pieces(lesson, EVAL_ROWS):
-        loss, right = learner(Sealed(piece.to(device), totals))
-        add_counts(counts, right | {"loss": loss})
+    totals = {name: count.to(device) for name, count in batch.totals().items()}
+    counts: Sums = {}
+    for part in micro_batches(batch, EVAL_ROWS):
+        loss, right = learner(Sealed(part.to(device), totals))
+        add_sums(counts, right | {"loss": loss})
     learner.train(was_training)
     found = {name: float(count) for name, count in counts.items()}
     return {"loss": found["loss"]} | accuracies(found)
