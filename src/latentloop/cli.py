@@ -24,7 +24,7 @@ DESCRIPTION = (
 
 def run(words: Sequence[str]) -> None:
     """Run one command. Its arguments are read, and help is shown, without torch."""
-    from latentloop.commands import models, problems, trust
+    from latentloop.commands import models, problems, training, trust
 
     name, rest = (words[0], list(words[1:])) if words else ("", [])
     if name == "--version":
@@ -32,10 +32,10 @@ def run(words: Sequence[str]) -> None:
 
         print(f"latentloop {__version__}")  # noqa: T201
         return
-    train = models.train_from(models.base_run(words if name == "train" else []))
+    train = training.train_from(training.base_run(words if name == "train" else []))
     commands = (
         *(problems.sample, problems.solve, problems.draw, problems.dataset),
-        *(models.presets, train, models.evaluate),
+        *(training.presets, train, models.evaluate),
         *(trust.certify, trust.stress),
     )
     known: dict[str, Callable[..., None]] = {command.__name__: command for command in commands}

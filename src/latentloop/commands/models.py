@@ -1,4 +1,4 @@
-"""Training, evaluating and asking models: presets, train, evaluate, and the model's side of solve.
+"""Evaluating and asking models: evaluate, and the model's side of solve.
 
 Signatures and docstrings are what --help shows. It must come at once, so torch is imported inside the functions only.
 """
@@ -7,8 +7,8 @@ import hashlib
 import json as json_format
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +27,11 @@ from latentloop.commands.terminal import (
     refuse_overwriting,
 )
 from latentloop.commands.terminal import output as standard_output
-from latentloop.config import MAX_NODES, FamilyName, RunConfig
+from latentloop.config import MAX_NODES, FamilyName, OrderName
 from latentloop.errors import UserError
 from latentloop.files import check_writable, read_json
 from latentloop.halting import RuleName
-from latentloop.presets import DEFAULT_MODEL, PRESETS, preset
+from latentloop.presets import DEFAULT_MODEL
 from latentloop.task.graph import Problems, check_names
 from latentloop.task.oracle import solve as solve_problems
 from latentloop.task.splits import TEST_INSTANCES, check_range
@@ -42,113 +42,6 @@ if TYPE_CHECKING:
 
 NODES_AT_ONCE = 2**27
 """Nodes of the problems that an evaluation keeps in memory, about 3 GB."""
-
-
-def presets(*, json: Json = False) -> None:
-    """List the presets, the named runs of `latentloop train`: method, model, parameters, and what they cost.
-
-    Args:
-        json: Print one JSON document on standard output, and nothing else there.
-    """
-    from latentloop.report.console import presets_table
-    from latentloop.train.cost import estimate
-
-    costs = {name: estimate(run) for name, run in PRESETS.items()}
-    if json:
-        print_json({name: {"config": PRESETS[name].to_dict(), "cost": asdict(costs[name])} for name in PRESETS})
-        return
-    standard_output().print(presets_table(PRESETS, costs))
-
-
-def base_run(words: Sequence[str]) -> RunConfig:
-    """Find the run that a command line starts from, so that its settings are the defaults of all options."""
-    if (name := _option(words, "--preset")) is not None:
-        return preset(name)
-    if (path := _option(words, "--config")) is not None:
-        return RunConfig.from_dict(read_json(Path(path)))
-    if (folder := _option(words, "--resume")) is not None:
-        return RunConfig.from_dict(read_json(Path(folder) / "config.json"))
-    return RunConfig()
-
-
-def _option(words: Sequence[str], name: str) -> str | None:
-    """Find an option's value; as everywhere, the last one counts."""
-    found = None
-    for place, word in enumerate(words):
-        if word == name and place + 1 < len(words):
-            found = words[place + 1]
-        if word.startswith(f"{name}="):
-            found = word.partition("=")[2]
-    return found
-
-
-def train_from(base: RunConfig) -> Callable[..., None]:
-    """Make the train command whose options have the settings of a run as their defaults."""
-
-    def train(
-        run: RunConfig = base,
-        *,
-        preset: str | None = None,
-        config: Path | None = None,
-        resume: Path | None = None,
-        output: Path | None = None,
-        minutes: float | None = None,
-        accelerator: str = "auto",
-        devices: int = 1,
-        machines: int = 1,
-        strategy: str = "auto",
-    ) -> None:
-        """Train a model, or go on with a run that was interrupted. Ctrl-C saves and says how to go on.
-
-        Args:
-            run: Settings of the run; those of the preset are the defaults.
-            preset: A named run to start from; see `latentloop presets`.
-            config: A config.json of an earlier run to start from, instead of a preset.
-            resume: A run folder to go on with, exactly as if it had never stopped.
-            output: The run folder. Default: runs/PRESET-SEED.
-            minutes: Stop after so many minutes; schedules still follow --steps.
-            accelerator: Fabric's name of the devices: cpu, cuda, mps ...; auto is cuda where there is one, and else cpu.
-            devices: Devices on each machine.
-            machines: Machines, each with so many devices.
-            strategy: Fabric's name of how devices share the work, such as ddp.
-        """
-        from latentloop.train.checkpoint import MANIFEST
-        from latentloop.train.devices import make_fabric  # here, since no other command needs Fabric
-        from latentloop.train.lock import LOCK
-        from latentloop.train.loop import train as run_training
-
-        if [preset, config, resume].count(None) != 2:
-            raise UserError(
-                "train needs one of --preset NAME, --config FILE or --resume FOLDER; see `latentloop presets`"
-            )
-        if resume is not None and (run != base or output is not None):
-            raise UserError("a resumed run keeps its settings and its folder: leave them out, or start a new run")
-        if minutes is not None and not 0 <= minutes < float("inf"):
-            raise UserError(f"minutes must not be negative, got {minutes}")
-        if resume is not None and (resume / MANIFEST).is_file():
-            raise UserError(f"{resume} is a checkpoint: give the run folder it lies in")
-        folder = resume or output or Path("runs") / f"{preset or run.method}-{run.train.seed}"
-        fabric = make_fabric(run, accelerator=accelerator, devices=devices, machines=machines, strategy=strategy)
-        if folder.exists() and not folder.is_dir():
-            raise UserError(f"the run folder {folder} is a file: choose another --output")
-        if (
-            fabric.global_rank == 0
-            and resume is None
-            and folder.exists()
-            and {path.name for path in folder.iterdir()} - {LOCK}
-        ):
-            raise UserError(f"the run folder {folder} exists: go on with --resume {folder}, or choose another --output")
-        outcome = run_training(run, folder, fabric, resume=resume is not None, minutes=minutes, console=errors)
-        if fabric.global_rank:
-            return
-        figures = ", ".join(f"{name} {value:.4g}" for name, value in outcome.figures.items() if "validation" in name)
-        errors.print(f"{outcome.step} of {run.train.steps} steps in {folder}: {figures}")
-        if outcome.reason != "done":
-            errors.print(f"go on with: latentloop train --resume {folder}")
-        if outcome.signal is not None and outcome.reason == "interrupted":
-            sys.exit(128 + outcome.signal)  # as shells do: 130 after Ctrl-C, 143 after SIGTERM
-
-    return train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,6 +133,7 @@ def evaluate(
     iterations: int | None = None,
     cap: int | None = None,
     family: FamilyName = "random",
+    order: OrderName = "drawn",
     output: Path | None = None,
     json: Json = False,
 ) -> None:
@@ -270,7 +164,7 @@ def evaluate(
     loop = model.load()
     check_names(loop.run.task, max(numbers))
     rule = effective_rule(loop, halt, cap, iterations)
-    asked: dict[str, Any] = {"cap": cap, "iterations": iterations, "family": family, "skip": skip}
+    asked: dict[str, Any] = {"cap": cap, "iterations": iterations, "family": family, "order": order, "skip": skip}
     settings = asked | {"halt": rule, "sizes": numbers, "instances": instances}
     path = result_path(output, model, loop, rule, settings)
     paths = evaluation_paths(path)

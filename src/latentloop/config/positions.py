@@ -1,7 +1,7 @@
 """Settings of the positional encodings, each with its own; ``latentloop.model.positions`` has what they do."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from latentloop.schema import Variant
 
@@ -71,5 +71,5 @@ class BiasConfig(PositionsConfig, name="bias"):
         self.check(["offset_heads"], 0, self.window - 1)
 
 
-POSITIONS = PositionsConfig.kinds
-"""The encodings by name: the paper's four, and ours."""
+PositionsName = Literal[tuple(PositionsConfig.kinds)]  # pyrefly: ignore
+"""The paper's four encodings, and ours."""
