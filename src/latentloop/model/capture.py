@@ -9,7 +9,7 @@ Names are TransformerLens': see ``latentloop.model.tap.NAMES``. Nothing is left 
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ BY_HEAD = ("q", "k", "v", "scores", "pattern", "z", "head_out")
 """Activations [batch, head, position, ..]; others are [batch, position, ..]."""
 
 
+@runtime_checkable
 class Tapped(Protocol):
     """A model with taps, such as ``latentloop.model.transformer.Transformer``."""
 
