@@ -34,6 +34,7 @@ def setting(kind, count=5):
     torch.manual_seed(2)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter)
+    torch.nn.init.zeros_(model.norm.bias)  # else all decisions would be much the same
     problems = sample(run.task, run.graph, count, drawn_generator(3))
     return run, model, problems, *encode_state(problems, model.vocabulary)
 
