@@ -79,7 +79,7 @@ class Asked:
 
     def refuse_overwriting(self, written: Sequence[Path]) -> None:
         """Refuse to write a result over a file of the checkpoint."""
-        from latentloop.evaluate.pretrained import shipped
+        from latentloop.evaluate.hub import shipped
 
         folder = shipped(self.title) or Path(self.title)
         folders = [folder, folder / "best", folder / "last"]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
@@ -92,7 +93,7 @@ def read_checkpoint(folder: Path, *, training: bool = False) -> Checkpoint:
     weights = _tensors(folder / WEIGHTS, manifest.get(WEIGHTS), shapes)
     state = _tensors(folder / TRAINING, manifest[TRAINING], _training_shapes(run, shapes)) if training else None
     for name, tensor in weights.items():
-        if not tensor.isfinite().all():
+        if not np.isfinite(tensor.numpy()).all():  # NumPy, since torch would start its threads for it
             raise UserError(f"the weights in {folder} are damaged: {name} holds numbers that are not finite")
     return Checkpoint(run=run, weights=weights, metrics=metrics, training=state)
 
