@@ -24,6 +24,7 @@ from latentloop.errors import UserError
 from latentloop.files import json_object, read_bytes, read_json, to_json, writing
 from latentloop.model.build import check_shapes, parameter_shapes
 from latentloop.train.limits import check_limits
+from latentloop.train.optimizer import moments
 
 WEIGHTS, TRAINING, CONFIG, METRICS, MANIFEST = (
     "model.safetensors", "training.safetensors", "config.json", "metrics.json", "manifest.json",
@@ -136,10 +137,14 @@ def _check_metrics(metrics: dict[str, Any], path: Path, *, training: bool) -> No
 
 
 def _training_shapes(run: RunConfig, shapes: Mapping[str, torch.Size]) -> dict[str, torch.Size]:
-    """Return the shapes of what a run needs to go on: AdamW's moments and, beside a running mean, the raw weights."""
-    kinds = ("exp_avg", "exp_avg_sq", *(["raw"] if run.train.ema else []))
-    expected = {f"{kind}.{name}": shape for kind in kinds for name, shape in shapes.items()}
-    return expected | {f"step.{name}": torch.Size() for name in shapes}
+    """Return the shapes of what a run needs to go on: the optimizer's moments and, beside an average, the raw weights."""
+    expected: dict[str, torch.Size] = {}
+    for name, shape in shapes.items():
+        kept = moments(name, len(shape), run.train)
+        expected |= {f"{kind}.{name}": shape for kind in (*kept, *(["raw"] if run.train.ema else []))}
+        if "momentum" not in kept:
+            expected[f"step.{name}"] = torch.Size()
+    return expected
 
 
 def _tensors(path: Path, digest: str | None, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:

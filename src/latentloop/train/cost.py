@@ -39,10 +39,9 @@ def estimate(run: RunConfig) -> Cost:
     width, twice (five times for DeBERTa); a backward pass costs twice the forward one. Where only values are read, the last
     layer needs keys and values of all tokens, and everything else only at right-hand sides.
     """
-    share = run.train.small_share
     model = outline(run)
-    parts = [_step(run, graph, model) for graph in (run.small_graph, run.graph)]
-    tokens, flops, passes = (share * small + (1 - share) * full for small, full in zip(*parts, strict=True))
+    parts = [(share, _step(run, graph, model)) for share, graph in run.stages]
+    tokens, flops, passes = (sum(share * numbers[which] for share, numbers in parts) for which in range(3))
     saves = run.train.steps // min(run.train.validate_every, run.train.checkpoint_every)
     seconds = STARTUP + saves * PER_SAVE + run.train.steps * (PER_STEP + passes * PER_PASS + flops / TWO_CORES)
     return Cost(
