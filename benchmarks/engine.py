@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from latentloop.evaluate.think import think
+from latentloop.tokens.batch import Batch
+from latentloop.train.optimise import make_optimizer
 
 from latentloop.config import GraphConfig, ModelConfig, RunConfig, TaskConfig
-from latentloop.evaluate.think import think
 from latentloop.files import write_json
 from latentloop.methods import method
 from latentloop.model.build import build_model
@@ -26,13 +28,11 @@ from latentloop.provenance import machine, provenance
 from latentloop.task.graph import sample
 from latentloop.task.oracle import solve
 from latentloop.task.splits import drawn_generator, published_problems
-from latentloop.tokens.batch import Batch
 from latentloop.tokens.trajectory import encode_trajectories
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.devices import make_fabric
 from latentloop.train.loop import backward, draw_lesson
 from latentloop.train.loss import Learner
-from latentloop.train.optimise import make_optimizer
 
 AUTHORS = {"seconds": 43.0, "gigabytes": 13.1}
 """One such step of the authors' code on a machine like this one, measured by hand once."""

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from latentloop.evaluate.generalization import evaluate_sizes
-from latentloop.evaluate.pretrained import LatentLoop, shipped
+from latentloop.evaluate.hub import shipped
+from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.files import read_json
 from latentloop.presets import DEFAULT_MODEL, preset
 
@@ -60,7 +61,7 @@ def test_trust_from_the_command_line(tmp_path):
     program = [sys.executable, "-m", "latentloop"]
     environment = {**os.environ, "OMP_NUM_THREADS": "2"}
     done = subprocess.run(
-        [*program, "certify", "laptop-add", "--sizes", "32", "--json"],
+        [*program, "certify", "laptop-add", "--sizes", "16", "--json"],
         cwd=tmp_path, env=environment, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

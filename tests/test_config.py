@@ -214,6 +214,7 @@ WRONG_TYPES = {
     "GraphConfig(family='chains')": "family in the graph distribution must be one of its choices, got 'chains'",
     "ModelConfig(positions='rope')": "positions in the model must be of type PositionsConfig, got 'rope'",
     "RunConfig(method='discrete')": "method in the run must be of type MethodConfig, got 'discrete'",
+    "RunConfig.from_dict({'model': 5})": "the model must be a mapping of settings, got 5",
     "RunConfig.from_dict({'method': 'discrete'})": "the method must be a mapping with a name, one of feedforward,",
     "RunConfig.from_dict({'method': {'name': 'discrete', 'deeper': 'empti'}})": "did you mean 'empty'?",
     "RunConfig.from_dict({'model': {'positions': {'name': 5}}})": "must be a mapping with a name, one of abpe,",

@@ -133,7 +133,7 @@ def test_an_interrupted_stress_test_keeps_its_rows(run, here, monkeypatch):
 
 
 def test_results_never_take_the_place_of_a_checkpoint(run, here):
-    from latentloop.evaluate.pretrained import shipped
+    from latentloop.evaluate.hub import shipped
 
     folder = here / "copy"
     folder.mkdir()

@@ -1,3 +1,4 @@
+import itertools
 import json
 
 import pytest
@@ -5,7 +6,9 @@ import torch
 from rich.console import Console
 
 import latentloop
+from clockwork import clockwork
 from latentloop.commands.models import expand_sizes
+from latentloop.config import TaskConfig
 from latentloop.config.positions import AbsoluteConfig
 from latentloop.errors import UserError
 from latentloop.evaluate.generalization import evaluate_sizes, write_evaluation
@@ -86,7 +89,7 @@ def test_settings_of_an_evaluation_that_mean_nothing_are_refused(runs, settings,
 def test_impossible_devices_are_refused(runs):
     with pytest.raises(UserError, match="cannot use the device 'abacus'"):
         LatentLoop.from_pretrained(runs / "discrete", device="abacus")
-    with pytest.raises(UserError, match="the cap must be at least 1"):
+    with pytest.raises(UserError, match="the cap must be 1 to"):
         LatentLoop.from_pretrained(runs / "discrete").solve(SUM, cap=-5)
 
 
@@ -144,16 +147,30 @@ def test_pushing_uploads_what_was_saved(runs, monkeypatch):
 
 
 def test_a_hub_id_is_downloaded_once_and_loaded(runs, monkeypatch):
-    from latentloop.evaluate import pretrained
+    from latentloop.evaluate import hub
     from latentloop.train.checkpoint import find_checkpoint
 
     asked = []
-    monkeypatch.setattr(
-        pretrained, "snapshot_download", lambda name, **_: asked.append(name) or str(find_checkpoint(runs / "discrete"))
-    )
-    monkeypatch.setattr("huggingface_hub.hub_mixin.hf_hub_download", lambda **_: str(runs / "discrete" / "config.json"))
+    folder = str(find_checkpoint(runs / "discrete"))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **_: asked.append(name) or folder)
+    monkeypatch.setattr(hub, "_answers", lambda *_: True)
     assert LatentLoop.from_pretrained("someone/model").sha256 == LatentLoop.from_pretrained(runs / "discrete").sha256
     assert asked == ["someone/model"]
+
+
+def test_solving_can_start_from_a_state_and_go_on_for_ever():
+    trained = clockwork(TaskConfig())
+    wrong = {"x7": 3, "x23": 11}
+    answer = trained.solve(SUM, state=wrong)
+    assert answer.trace[0] == {"x7": 3, "x42": None, "x23": 11}
+    assert answer.trace[1] == {"x7": 20, "x42": 2, "x23": None}
+    assert answer.correct
+    states = list(itertools.islice(trained.iterate(SUM, state=wrong), 6))
+    assert states[: answer.iterations] == answer.trace[1:]
+    assert states[answer.iterations :] == [answer.values] * (6 - answer.iterations)
+    for state, message in (({"x8": 1}, "gives x8, which is no variable"), ({"x7": 23}, "must be 0 to 22, or None")):
+        with pytest.raises(UserError, match=message):
+            trained.solve(SUM, state=state)
 
 
 def test_problems_of_another_language_are_refused(runs):

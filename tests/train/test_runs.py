@@ -24,6 +24,15 @@ from latentloop.train.checkpoint import find_checkpoint, read_checkpoint
 from latentloop.train.interrupt import StopSignals
 from latentloop.train.log import read_log
 from small_runs import QUICK, command, go, quick, weights
+from typing_user import one_line_error
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that nobody stopped; tests that change it take a copy."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    go(quick(), folder)
+    return folder
 
 
 def test_presets_are_valid_and_name_their_method():
@@ -101,14 +110,12 @@ def _step(folder: Path) -> int:
     return int((folder / "last").read_text().removeprefix("step-")) if (folder / "last").is_file() else 0
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path):
-    go(quick(), tmp_path / "whole")
-    (tmp_path / "early").mkdir()
-    shutil.copy(tmp_path / "whole" / "config.json", tmp_path / "early")
+def test_a_run_killed_before_its_first_checkpoint_starts_again(finished, tmp_path):
+    early = tmp_path / "early"
+    early.mkdir()
+    shutil.copy(finished / "config.json", early)
     assert command("train", "--resume", "early", cwd=tmp_path).returncode == 0
-    first, second = (
-        load_file(find_checkpoint(tmp_path / n / "last") / "model.safetensors") for n in ("whole", "early")
-    )
+    first, second = (load_file(find_checkpoint(f / "last") / "model.safetensors") for f in (finished, early))
     assert all((abs(first[key] - second[key]) < 1e-5).all() for key in first)
 
 
@@ -131,7 +138,10 @@ def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(number, code, tmp_path):
     while _step(tmp_path / "run") < 20 and time.time() < deadline:
         time.sleep(0.02)
     process.send_signal(number)
-    _, printed = process.communicate(timeout=60)
+    try:
+        _, printed = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == code
     assert "go on with: latentloop train --resume run" in printed
     assert _step(tmp_path / "run") >= 20
@@ -157,18 +167,17 @@ def test_mixed_precision_trains(name, tmp_path):
     assert go(run, tmp_path / "run").step == 3
 
 
-def test_an_interruption_does_not_choose_the_best(tmp_path):
+def test_an_interruption_does_not_choose_the_best(finished, tmp_path):
     run = quick()
-    go(run, tmp_path / "whole")
     go(run, tmp_path / "parts", minutes=0.0)
     assert not (tmp_path / "parts" / "best").exists()
     go(run, tmp_path / "parts", resume=True)
-    assert weights(tmp_path / "whole" / "best") == weights(tmp_path / "parts" / "best")
+    assert weights(finished / "best") == weights(tmp_path / "parts" / "best")
 
 
-def test_a_run_without_last_goes_on_from_its_best(tmp_path):
+def test_a_run_without_last_goes_on_from_its_best(finished, tmp_path):
     run = quick()
-    go(run, tmp_path / "run")
+    shutil.copytree(finished, tmp_path / "run")
     before = read_log(tmp_path / "run")
     best = weights(tmp_path / "run" / "best")
     (tmp_path / "run" / "last").unlink()
@@ -200,8 +209,9 @@ def test_validation_problems_are_like_those_trained_on(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["cut", "alter", "remove", "manifest", "empty manifest", "weights"])
-def test_damaged_checkpoints_are_refused(damage, tmp_path):
-    go(quick(), tmp_path / "run")
+def test_damaged_checkpoints_are_refused(damage, run, finished, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(finished, tmp_path / "run")
     folder = find_checkpoint(tmp_path / "run").resolve()
     path = folder / "model.safetensors"
     content = path.read_bytes()
@@ -220,9 +230,7 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
             (folder / "config.json").write_text((folder / "config.json").read_text().replace("32", "33"))
     with pytest.raises(UserError, match=r"altered or cut off|lacks model|not JSON"):
         read_checkpoint(tmp_path / "run")
-    done = command("evaluate", "run", cwd=tmp_path)
-    assert done.returncode == 2
-    assert len(done.stderr.strip().splitlines()) == 1
+    assert one_line_error(run("evaluate", "run"))
 
 
 @pytest.mark.parametrize(
@@ -238,10 +246,10 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
         ),
         (["train", "--preset", "tiny-discrete", "--devices", "99"], "cannot be shared by 99 devices"),
         (["train", "--preset", "tiny-discrete", "--strategy", "telepathy"], "unknown strategy 'telepathy'"),
-        (["train", "--preset", "tiny-discrete", "--heads", "5"], "divisible by the heads"),
+        (["train", "--preset", "tiny-discrete", "--heads", "5"], "width must be divisible by heads"),
         (["train", "--resume", "nowhere"], "cannot read nowhere/config.json"),
         (["train", "--config", "bad.json"], "unknown key 'metod' in the run"),
-        (["train", "--preset", "tiny-discrete", "--lr", "nan"], "--lr in the training must be of type float, got nan"),
+        (["train", "--preset", "tiny-discrete", "--lr", "nan"], "lr in the training must be of type float, got nan"),
         (["train", "--preset", "tiny-discrete", "--minutes", "-1"], "minutes must not be negative"),
         (["train", "--preset", "tiny-discrete", "--output", "bad.json"], "the run folder bad.json is a file"),
         (
@@ -255,10 +263,12 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
         (["train", "--preset", "tiny-stable", "--seed", str(2**64)], "up to but not 2^64"),
         (["train", "--preset", "tiny-stable", "--temperature", "1e-40"], "temperature must be at least 0.01"),
         (["train", "--preset", "tiny-stable", "--true-states", "0.9", "--damaged-states", "0.9"], "at most 1 together"),
-        (["train", "--preset", "tiny-stable", "--window", "1"], "--offset-heads must be at least 0 and at most 0, got 3"),
+        (
+            ["train", "--preset", "tiny-stable", "--window", "1"],
+            "--offset-heads must be at least 0 and at most 0, got 3",
+        ),
         (["train", "--preset", "tiny-add", "--preset", "tiny-discret"], "unknown preset 'tiny-discret'"),
         (["train", "--preset", "tiny-stable", "--states", "0"], "states must be at least 1"),
-        (["train", "--config", "worse.json"], "the model must be a mapping of settings, got 5"),
         (["evaluate", "nowhere"], "no checkpoint 'nowhere'"),
         (["evaluate", "taken"], "no checkpoint at taken"),
         (["evaluate", "--skip", "-1"], "the number of problems to skip must not be negative, got -1"),
@@ -269,16 +279,13 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
         (["stress", "--skip", "-1"], "the number of problems to skip must not be negative, got -1"),
     ],
 )
-def test_mistakes_end_in_one_line_and_code_2(words, message, tmp_path):
+def test_mistakes_end_in_one_line_and_code_2(run, words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").write_text("")
     (tmp_path / "bad.json").write_text('{"metod": "discrete"}')
-    (tmp_path / "worse.json").write_text('{"model": 5}')
-    done = command(*words, cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
-    assert message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.json", "taken", "worse.json"]
+    assert one_line_error(run(*words), message)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.json", "taken"]
 
 
 def test_asking_a_model_loads_no_trainer():
