@@ -20,6 +20,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from latentloop.train.optimise import RunningMean, make_optimizer
 from rich.console import Console
 
 from latentloop.config import RunConfig
@@ -38,7 +39,6 @@ from latentloop.train.checkpoint import read_checkpoint
 from latentloop.train.devices import make_fabric
 from latentloop.train.loop import optimizer_step, train
 from latentloop.train.loss import Learner
-from latentloop.train.optimise import RunningMean, make_optimizer
 from latentloop.train.targets import make_lesson
 from latentloop.train.validate import validate
 
