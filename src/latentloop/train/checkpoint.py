@@ -196,7 +196,7 @@ def read_metrics(folder: Path) -> dict[str, Any]:
 
 
 def weights_hash(folder: Path) -> str:
-    """Give the SHA-256 of a checkpoint's weights, by which published numbers name it."""
+    """Return the SHA-256 of a checkpoint's weights, by which published numbers name it."""
     return _read_manifest(find_checkpoint(folder))[WEIGHTS]
 
 
