@@ -1,7 +1,6 @@
 """Every shipped checkpoint is small, says what it is, and reaches its recorded score on a fixed small set."""
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,7 +10,8 @@ import pytest
 import torch
 
 from latentloop.evaluate.generalization import evaluate_sizes
-from latentloop.evaluate.pretrained import LatentLoop, shipped
+from latentloop.evaluate.hub import shipped
+from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.files import read_json
 from latentloop.presets import DEFAULT_MODEL, preset
 
@@ -34,9 +34,9 @@ def test_a_shipped_checkpoint_is_small_and_found_from_anywhere(name, tmp_path, m
 @pytest.mark.parametrize("name", NAMES)
 def test_it_reaches_its_recorded_score(name):
     recorded = {row["nodes"]: row for row in read_json(FOLDER / name / "evaluation.json")["rows"]}
-    loop = LatentLoop.from_pretrained(name)
-    for nodes, count in (32, 12), (128, 12), *([(256, 2)] if loop.run.task.names > 256 else []):
-        (row,) = evaluate_sizes(loop, [nodes], count)["rows"]
+    trained = LatentLoop.from_pretrained(name)
+    for nodes, count in (32, 12), (128, 12), *([(256, 2)] if trained.run.task.names > 256 else []):
+        (row,) = evaluate_sizes(trained, [nodes], count)["rows"]
         failures = round((1 - recorded[nodes]["solved"]) * recorded[nodes]["problems"])
         assert row["solved"] * count >= count - failures
 
@@ -58,16 +58,15 @@ def test_its_results_are_of_these_weights(name):
 
 def test_trust_from_the_command_line(tmp_path):
     program = [sys.executable, "-m", "latentloop"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
     done = subprocess.run(
-        [*program, "certify", "laptop-add", "--sizes", "32", "--json"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True,
+        [*program, "certify", "laptop-add", "--sizes", "16", "--json"],
+        cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["sizes"][0]["wrong"] == []
     done = subprocess.run(
-        [*program, "stress", "--checkpoint", "laptop-add", "--nodes", "24", "--instances", "2", "--json"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True,
+        [*program, "stress", "--checkpoint", "laptop-add", "--nodes", "16", "--instances", "2", "--json"],
+        cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert {row["solved"] for row in json.loads(done.stdout)["rows"]} == {1.0}
@@ -75,10 +74,10 @@ def test_trust_from_the_command_line(tmp_path):
 
 
 def test_a_certificate_that_is_not_perfect_exits_with_1(tmp_path):
-    loop = LatentLoop.from_pretrained("laptop-add")
+    trained = LatentLoop.from_pretrained("laptop-add")
     with torch.no_grad():
-        loop.model.readouts["value"].bias[5] -= 100  # never says 5
-    loop.save_pretrained(tmp_path / "spoiled")
+        trained.model.readouts["value"].bias[5] -= 100  # never says 5
+    trained.save_pretrained(tmp_path / "spoiled")
     program = [sys.executable, "-m", "latentloop", "certify", "spoiled", "--sizes", "16", "--output", "found.json"]
     done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
@@ -96,9 +95,8 @@ def test_the_default_model_is_asked_where_none_is_named(tmp_path):
     done = ask("evaluate", "--sizes", "8", "--instances", "4", "--skip", "4", "--json")
     assert json.loads(done.stdout)["model"]["sha256"] == LatentLoop.from_pretrained().sha256
     assert json.loads(done.stdout)["settings"]["skip"] == 4
-    done = ask("evaluate", "--sizes", "8", "--instances", "4", "--temperature", "1", "--hard", "--json")
+    done = ask("evaluate", "--sizes", "8", "--instances", "4", "--temperature", "1", "--json")
     assert json.loads(done.stdout)["model"]["config"]["model"]["temperature"] == 1.0
-    assert json.loads(done.stdout)["model"]["config"]["model"]["hard"] is True
     assert len(list((tmp_path / "results").glob("*.json"))) == 2  # nothing takes another's place
     done = ask("solve", "1 = x1", "--modulus", "7")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)

@@ -80,9 +80,24 @@ def _finite(value: Any) -> Any:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write one JSON document, indented for people."""
+    """Write one JSON document, indented for people: numbers are side by side, and a row of a table is one line."""
     with writing(path) as file:
-        file.write(to_json(document, indent=2) + "\n")
+        file.write(_indented(_finite(document)) + "\n")
+
+
+def _indented(value: Any, margin: str = "\n", *, row: bool = False) -> str:
+    """Return JSON in which numbers alone are one line, and so is a list, or a row in one, with nothing nested in it."""
+    items = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    nested = any(isinstance(item, dict | list) for item in items)
+    numbers = all(isinstance(item, int | float | None) for item in items)
+    if numbers or (not nested and (row or isinstance(value, list))):
+        return to_json(value)
+    deeper = margin + "  "
+    if isinstance(value, dict):
+        lines = [f"{to_json(str(key))}: {_indented(item, deeper)}" for key, item in value.items()]
+        return f"{{{deeper}{f',{deeper}'.join(lines)}{margin}}}"
+    lines = [_indented(item, deeper, row=True) for item in value]
+    return f"[{deeper}{f',{deeper}'.join(lines)}{margin}]"
 
 
 def parse_json(content: bytes) -> Any:
