@@ -28,8 +28,8 @@ SCORES = """## Scores
 
 """
 AUXILIARY = {
-    "lookup": "value of every operand (after the first layer)",
-    "partial": "result of an equation's first operation",
+    "lookup": "the value of every operand (after the first layer)",
+    "partial": "the result of an equation's first operation",
 }
 TUNED: dict[str, Callable[[dict[str, Any]], bool]] = {
     "attention scores that grow with log n": lambda model: model["sharpen"] == "log-n",
