@@ -114,7 +114,7 @@ def _read(command: Callable[..., None], words: list[str], program: str) -> Calla
 
 
 def _one_line(box: str, program: str) -> str:
-    """Say what a box of several parts says: its first part, and the option that it thinks was meant."""
+    """Return what a box of several parts says: its first part, and the option that it thinks was meant."""
     text = " ".join(re.sub(r"\x1b\[[\d;]*m", "", box).translate(str.maketrans("│╭╮╰╯", "     ")).split())
     parts = re.split("[─-]{5,}", text)  # a title, what is wrong, hints
     message = parts[min(1, len(parts) - 1)].strip(" .")

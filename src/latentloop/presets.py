@@ -46,7 +46,7 @@ DENSE_GRAPH = GraphConfig(nodes=32, depth_limit=7, fan_ins=(1, 2, 3, 3, 3, 3))
 """Many equations of three operands: their values are what takes most examples."""
 LAPTOP_TRAINING = TrainConfig(
     steps=4000, batch=32, micro_batch=64, lr=2e-3, warmup=100, schedule="linear", final_lr=0.02, beta2=0.98, clip=1.0,
-    ema=0.998, small_nodes=16, small_share=0.5, log_every=50, validate_every=500, checkpoint_every=500,
+    ema=0.998, curriculum=("16:0.5",), log_every=50, validate_every=500, checkpoint_every=500,
 )  # fmt: skip
 LAPTOP: dict[str, Any] = {"heads": 8, "first_heads": 2, "width": 128}
 
@@ -82,7 +82,7 @@ PRESETS: dict[str, RunConfig] = {
     "laptop-all": replace(
         _stable(DENSE_GRAPH, LAPTOP_TRAINING, **LAPTOP | {"width": 192, "heads": 6, "mlp_depth": 4}),
         task=TaskConfig.named("all"),
-        train=replace(LAPTOP_TRAINING, steps=5000, small_share=0.1),
+        train=replace(LAPTOP_TRAINING, steps=5000, curriculum=("16:0.1",)),
     ),
     "laptop-add-1024": replace(
         _stable(LAPTOP_GRAPH, replace(LAPTOP_TRAINING, steps=6000), **LAPTOP),

@@ -74,12 +74,12 @@ class Asked:
         return LatentLoop.from_pretrained(self.title, device=self.device, temperature=self.temperature)
 
     def describe(self, loop: "LatentLoop") -> dict[str, Any]:
-        """Say which model it is, by the name that was asked for too."""
+        """Return which model it is, by the name that was asked for too."""
         return {"checkpoint": self.title} | loop.describe()
 
     def refuse_overwriting(self, written: Sequence[Path]) -> None:
         """Refuse to write a result over a file of the checkpoint."""
-        from latentloop.evaluate.pretrained import shipped
+        from latentloop.evaluate.hub import shipped
 
         folder = shipped(self.title) or Path(self.title)
         folders = [folder, folder / "best", folder / "last"]

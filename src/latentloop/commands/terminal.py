@@ -49,7 +49,7 @@ def problem_text(problem: str | None) -> str:
 
 
 def is_file(name: str) -> bool:
-    """Say whether a word names something to read: a file, or a pipe such as ``/dev/stdin`` or ``<(command)``."""
+    """Return whether a word names something to read: a file, or a pipe such as ``/dev/stdin`` or ``<(command)``."""
     try:
         return Path(name).exists() and not Path(name).is_dir()
     except (OSError, ValueError):  # too long for a name, or not readable

@@ -71,5 +71,17 @@ class BiasConfig(PositionsConfig, name="bias"):
         self.check(["offset_heads"], 0, self.window - 1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class LocalConfig(PositionsConfig, name="local"):
+    """Global, then local: no positions in the first layer; later ones see a window of tokens, with a bias per distance."""
+
+    window: int = 8
+    """Tokens that a layer after the first sees, the query's own included; their biases start at zero."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check(["window"], 1)
+
+
 PositionsName = Literal[tuple(PositionsConfig.kinds)]  # pyrefly: ignore
-"""The paper's four encodings, and ours."""
+"""The paper's four encodings, and two of ours."""

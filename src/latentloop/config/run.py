@@ -38,9 +38,9 @@ class RunConfig(Config):
             if room < need:
                 raise UserError(f"graphs of {self.graph.nodes} nodes need max_positions of up to {need}, got {room}")
         try:
-            _ = self.small_graph
+            _ = self.stages
         except UserError as error:
-            raise UserError(f"small_nodes and small_fan_ins must give graphs that can be sampled: {error}") from error
+            raise UserError(f"the curriculum must give graphs that can be sampled: {error}") from error
         if self.graph.nodes > self.task.names:
             raise UserError(f"{self.graph.nodes} nodes need as many names, and there are {self.task.names}")
 
@@ -51,12 +51,24 @@ class RunConfig(Config):
         return self.model.name if steps is None else self.model.name.replace("-L", f"-T{steps}L", 1)
 
     @property
-    def small_graph(self) -> GraphConfig:
-        """The graphs of the curriculum's first part: smaller ones, or ones with other fan-ins."""
-        small, graph = self.train.small_nodes, self.graph
-        nodes = graph.nodes if small is None else min(small, graph.nodes)
-        lowest = None if graph.min_nodes is None else min(graph.min_nodes, nodes)
-        return replace(graph, nodes=nodes, min_nodes=lowest, fan_ins=self.train.small_fan_ins or graph.fan_ins)
+    def stages(self) -> list[tuple[float, GraphConfig]]:
+        """The share of the steps on each distribution of graphs, in their order: the curriculum's, then the run's own."""
+        graph, found = self.graph, []
+        for stage in self.train.stages:
+            nodes = min(stage.nodes, graph.nodes)
+            lowest = None if graph.min_nodes is None else min(graph.min_nodes, nodes)
+            simpler = replace(graph, nodes=nodes, min_nodes=lowest, fan_ins=stage.fan_ins or graph.fan_ins)
+            found.append((stage.share, simpler))
+        return [*found, (1 - sum(share for share, _ in found), graph)]
+
+    def graph_at(self, step: int) -> GraphConfig:
+        """Return the distribution of graphs that a step trains on."""
+        end = 0.0
+        for share, graph in self.stages:
+            end += share * self.train.steps
+            if step < end - 1e-6:
+                return graph
+        return self.graph
 
     @property
     def longest_sequence(self) -> int:

@@ -1,10 +1,35 @@
 """Settings of training."""
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from latentloop.errors import UserError
 from latentloop.schema import Config, check_seed
+
+_STAGE = re.compile(r"(\d{1,4})(?:/([123]+))?:(\d*\.?\d+)")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a curriculum."""
+
+    share: float
+    """Of the steps."""
+    nodes: int
+    """Nodes of a graph, at most."""
+    fan_ins: tuple[int, ...] | None
+    """Numbers of parents, where they differ from the run's own."""
+
+    @classmethod
+    def read(cls, text: str) -> "Stage":
+        """Read a stage as it is written."""
+        match = _STAGE.fullmatch(text)
+        if match is None:
+            raise UserError(
+                f"a stage of a curriculum is NODES:SHARE or NODES/FAN_INS:SHARE such as 16/12:0.2, got {text!r}"
+            )
+        return cls(float(match[3]), int(match[1]), tuple(map(int, match[2])) if match[2] else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +54,12 @@ class TrainConfig(Config):
     """Learning rate after the warm-up."""
     final_lr: float = 0.0
     """Learning rate at the last step, as a share of the peak (linear and cosine schedules)."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """AdamW, or Muon for the matrices of the layers and AdamW for everything else."""
+    muon_lr: float | None = None
+    """Muon's peak learning rate; it follows the same schedule."""
     weight_decay: float = 0.01
-    """AdamW's weight decay."""
+    """Decoupled weight decay."""
     decay: Literal["matrices", "all"] = "matrices"
     """Which parameters decay: matrices only, or all of them as in the authors' code."""
     beta2: float = 0.999
@@ -41,12 +70,9 @@ class TrainConfig(Config):
     """Decay of the exponential moving average of weights that is saved and evaluated; 0: none."""
     seed: int = 0
     """Seed of initial weights, problems, dropout and corruption."""
-    small_share: float = 0.0
-    """Curriculum: share of the steps, at the start, on simpler graphs."""
-    small_nodes: int | None = None
-    """Curriculum: nodes of the simpler graphs, at most; None: as later."""
-    small_fan_ins: tuple[int, ...] | None = None
-    """Curriculum: numbers of parents in the simpler graphs; None: as later."""
+    curriculum: tuple[str, ...] = ()
+    """Simpler graphs that come first, as NODES:SHARE or NODES/FAN_INS:SHARE: `16/12:0.2 16:0.4` is a fifth of the steps on
+    graphs of 16 nodes with 1 or 2 parents, then two fifths on graphs of 16 nodes, and the rest on the run's own."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     """Floating-point precision, by Fabric's name."""
     compile: bool = False
@@ -66,16 +92,21 @@ class TrainConfig(Config):
         self.check(["log_every", "validate_every", "checkpoint_every"], 1)
         self.check(["lr", "warmup", "weight_decay", "clip"], 0)
         self.check(["ema", "beta2"], 0, 1, open_end=True)
-        self.check(["small_share", "final_lr"], 0, 1)
+        self.check(["final_lr"], 0, 1)
         check_seed(self.seed)
+        if (self.optimizer == "muon") != (self.muon_lr is not None):
+            raise UserError("muon_lr goes with the optimizer muon, which needs it: set both, or none")
+        self.check(["muon_lr"], 0)
         if self.schedule == "constant" and self.final_lr:
             raise UserError(f"a constant schedule has no final_lr: set schedule, or leave it out, got {self.final_lr}")
-        simpler = self.small_nodes is not None or self.small_fan_ins is not None
-        if simpler != (self.small_share > 0):
-            raise UserError(
-                "a curriculum needs small_share and one of small_nodes and small_fan_ins: set both, or none"
-            )
-        if self.problems is not None and simpler:
-            raise UserError("a fixed training set has no curriculum: leave out problems, or small_share")
+        if self.problems is not None and self.curriculum:
+            raise UserError("a fixed training set has no curriculum: leave out problems, or curriculum")
+        if sum(stage.share for stage in self.stages) > 1:
+            raise UserError(f"the shares of a curriculum must be at most 1 together, got {' '.join(self.curriculum)}")
         if self.problems is not None and self.problems < self.batch:
             raise UserError(f"problems must be at least a batch, {self.batch}, got {self.problems}")
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The curriculum, read."""
+        return tuple(Stage.read(text) for text in self.curriculum)

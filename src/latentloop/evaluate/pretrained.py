@@ -1,32 +1,37 @@
 """A trained model in one object: load it by folder or hub id, and ask it."""
 
-import re
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from huggingface_hub import ModelHubMixin, snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
+import torch
+from huggingface_hub import ModelHubMixin
 
-import latentloop
-from latentloop.errors import UserError
+from latentloop.errors import UserError, nearest
+from latentloop.evaluate.hub import find_weights
 from latentloop.evaluate.rollout import default_cap, roll_out
 from latentloop.evaluate.trajectories import write_trajectories
 from latentloop.halting import Limits, Rollout, halted
 from latentloop.methods import ChainOfThought
 from latentloop.model.build import load_weights, weights_of
+from latentloop.model.recurrence import Fixed, iterate
 from latentloop.model.transformer import Transformer
 from latentloop.presets import DEFAULT_MODEL
 from latentloop.task.graph import EMPTY, Problems
 from latentloop.task.oracle import solve
 from latentloop.task.text import parse
-from latentloop.tokens.trajectory import read_values
+from latentloop.tokens.state import encode_state, with_values
+from latentloop.tokens.trajectory import read_values, spell
 from latentloop.tokens.vocabulary import Vocabulary
-from latentloop.train.checkpoint import MANIFEST, Checkpoint, find_checkpoint, read_checkpoint, weights_hash
+from latentloop.train.checkpoint import Checkpoint, read_checkpoint, weights_hash
 
-PACKAGE = Path(latentloop.__file__).parent
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+SHOWN = 8
+"""Values that an answer prints, the last ones."""
+MAX_CAP = 100_000
+"""Iterations that may be asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,19 +48,27 @@ class Answer:
     """The values after 0, 1, 2, ... iterations."""
     correct: bool
     """Whether all values are those of the oracle."""
+    tokens: str | None = None
+    """What a chain-of-thought model wrote."""
+
+    def __repr__(self) -> str:
+        shown = [f"{name}={value}" for name, value in list(self.values.items())[-SHOWN:]]
+        more = ["..."] if len(self.values) > SHOWN else []
+        verdict = "correct" if self.correct else "wrong"
+        return f"Answer({', '.join(more + shown)}; {self.halt} after {self.iterations} iterations, {verdict})"
+
+    def _repr_html_(self) -> str:
+        """Return the trace as a table, for notebooks: a row for each variable, a column for each iteration."""
+        cells = ["<tr><th></th>" + "".join(f"<th>{t}</th>" for t in range(len(self.trace))) + "</tr>"]
+        for name in self.values:
+            row = ("" if state[name] is None else str(state[name]) for state in self.trace)
+            cells.append(f"<tr><th>{name}</th>" + "".join(f"<td>{value}</td>" for value in row) + "</tr>")
+        return f"<table>{''.join(cells)}</table><p>{self.halt} after {self.iterations} iterations</p>"
 
     def to_dict(self, *, trace: bool = False) -> dict[str, Any]:
         """Return plain values, with or without the trace."""
         plain = {"values": self.values, "iterations": self.iterations, "halt": self.halt, "correct": self.correct}
         return plain | ({"trace": self.trace} if trace else {})
-
-
-def shipped(name: str) -> Path | None:
-    """Find a checkpoint that comes with the package, in an installed one or in a source checkout."""
-    for root in (PACKAGE / "checkpoints", PACKAGE.parent.parent / "checkpoints"):
-        if name.replace("-", "").isalnum() and (root / name / MANIFEST).is_file():
-            return root / name
-    return None
 
 
 class LatentLoop(
@@ -65,6 +78,10 @@ class LatentLoop(
 
     ``LatentLoop.from_pretrained(folder or hub id)`` loads one; ``save_pretrained`` and ``push_to_hub`` give it away.
     """
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """Pass over the mixin's own, which copies all weights to guess a configuration; checkpoints have theirs."""
+        return object.__new__(cls)
 
     def __init__(self, checkpoint: Checkpoint, sha256: str = "", device: str = "cpu") -> None:
         self.checkpoint, self.sha256 = checkpoint, sha256
@@ -94,43 +111,9 @@ class LatentLoop(
 
         ``temperature`` replaces the checkpoint's own, at inference; the last five go to the hub.
         """
-        own = {"device": device, "temperature": temperature}
-        hub = {"revision": revision, "cache_dir": cache_dir, "force_download": force_download, "token": token}
-        folder = shipped(str(name)) or Path(name)
-        if folder.exists():
-            return cls._load(find_checkpoint(folder), **own)
-        if not _HUB_ID.fullmatch(str(name)) or Path(name).parent.is_dir():  # a path with a slip is no hub id
-            raise UserError(
-                f"no checkpoint {str(name)!r}: expected a shipped name, a folder, or a hub id such as owner/name"
-            )
-        try:
-            return super().from_pretrained(name, **hub, local_files_only=local_files_only, **own)
-        except (HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:
-            raise UserError(f"no checkpoint {str(name)!r}: it is no folder, and the hub does not give it") from error
-
-    @classmethod
-    def _from_pretrained(
-        cls,
-        *,
-        model_id: str,
-        revision: str | None,
-        cache_dir: str | Path | None,
-        force_download: bool,
-        local_files_only: bool,
-        token: str | bool | None,
-        device: str = "cpu",
-        temperature: float | None = None,
-        **_: Any,
-    ) -> "LatentLoop":
-        folder = snapshot_download(
-            model_id,
-            revision=revision,
-            cache_dir=cache_dir,
-            force_download=force_download,
-            local_files_only=local_files_only,
-            token=token,
-        )
-        return cls._load(Path(folder), device=device, temperature=temperature)
+        hub = {"revision": revision, "cache_dir": cache_dir, "token": token}
+        folder = find_weights(str(name), **hub, force_download=force_download, local_files_only=local_files_only)
+        return cls._load(folder, device=device, temperature=temperature)
 
     @classmethod
     def _load(cls, folder: Path, *, device: str, **inference: float | None) -> "LatentLoop":
@@ -153,19 +136,62 @@ class LatentLoop(
             "config": self.run.to_dict(),
         }
 
-    def solve(self, problem: str, *, cap: int | None = None) -> Answer:
-        """Solve one problem written as text, such as ``20 = x7 ; 2 = x42 ; x7 + x42 = x23``."""
-        return self.solve_problems(parse(problem, self.run.task), cap=cap)[0]
+    def solve(self, problem: str, *, cap: int | None = None, state: Mapping[str, int | None] | None = None) -> Answer:
+        """Solve one problem written as text, such as ``20 = x7 ; 2 = x42 ; x7 + x42 = x23``.
 
-    def solve_problems(self, problems: Problems, *, cap: int | None = None) -> list[Answer]:
-        """Solve many problems at once."""
-        if cap is not None and cap < 1:
-            raise UserError(f"the cap must be at least 1, got {cap}")
+        ``state`` gives values by variable to start from, right or wrong; those left out are empty.
+        """
+        problems = parse(problem, self.run.task)
+        start = None if state is None else self._start(problems, state)
+        return self.solve_problems(problems, cap=cap, start=start)[0]
+
+    def iterate(
+        self, problem: str, *, state: Mapping[str, int | None] | None = None
+    ) -> Iterator[dict[str, int | None]]:
+        """Yield the values after 1, 2, 3, ... iterations, for as long as they are asked for.
+
+        The problem's values stay the same from the fixed point on, where the method comes to one.
+        """
+        self._check_latent("iterated")
+        problems = parse(problem, self.run.task)
+        start, layout = encode_state(problems, self.vocabulary)
+        if state is not None:
+            start = with_values(start, layout, self._start(problems, state), self.vocabulary)
+        device = self.model.norm.weight.device
+        start, layout = start.to(device), layout.to(device)
+        with torch.inference_mode():
+            for reached, _ in iterate(self.model, start, layout, Fixed(sys.maxsize)):
+                symbols = layout.read(reached.value)[0].cpu().numpy()
+                values = np.where(symbols < problems.modulus, symbols, EMPTY)
+                yield problems.by_variable(0, values)
+
+    def _start(self, problems: Problems, state: Mapping[str, int | None]) -> np.ndarray:
+        """Return node values [1, node] from values by variable."""
+        self._check_latent("started from a state")
+        names = [f"x{name}" for name in problems.names[0, : problems.sizes[0]]]
+        for name, value in state.items():
+            if name not in names:
+                raise UserError(f"the state gives {name}, which is no variable of the problem: {nearest(name, names)}")
+            if value is not None and not (isinstance(value, int) and 0 <= value < problems.modulus):
+                raise UserError(f"the state's {name} must be 0 to {problems.modulus - 1}, or None, got {value!r}")
+        values = [state.get(name) for name in names]
+        return np.array([[EMPTY if value is None else value for value in values]], np.int8)
+
+    def _check_latent(self, done: str) -> None:
+        if not self.method.latent:
+            raise UserError(f"{self.run.method.name} has no latent state, and cannot be {done}")
+
+    def solve_problems(
+        self, problems: Problems, *, cap: int | None = None, start: np.ndarray | None = None
+    ) -> list[Answer]:
+        """Solve many problems at once, from nothing or from the given node values [batch, node]."""
+        if cap is not None and not 1 <= cap <= MAX_CAP:
+            raise UserError(f"the cap must be 1 to {MAX_CAP:,} iterations, got {cap}")
         if not self.method.latent:
             return self._write(problems)
         fixed = self.run.method.iterations
         caps = [fixed or cap or default_cap(int(size)) for size in problems.sizes]
-        rollouts = roll_out(self.model, problems, np.array(caps), leave=fixed is None)
+        rollouts = roll_out(self.model, problems, np.array(caps), leave=fixed is None, start=start)
         truth = solve(problems).values
         return [self._answer(problems, row, rollout, caps[row], truth[row]) for row, rollout in enumerate(rollouts)]
 
@@ -184,6 +210,7 @@ class LatentLoop(
                     iterations=int((written[row] != self.vocabulary.pad).sum()),
                     halt="end" if (written[row] == self.vocabulary.end).any() else "cap",
                     trace=[dict.fromkeys(named), named],
+                    tokens=spell(written[row], self.vocabulary),
                     correct=bool((values == solution.values[row, :size]).all()),
                 )
             )

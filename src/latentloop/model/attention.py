@@ -78,9 +78,12 @@ class Attention(nn.Module):
         sharpness = self._sharpness(asked)  # [query, 1] or [batch, 1, query, 1]
         queries = queries * scale if sharpness is None else queries * scale * sharpness
         # Mix values [batch, head, query, dim].
-        fused = positions.fusable and chosen is None
+        window = positions.window_of(self.layer)
+        fused = positions.fusable and chosen is None and window is None
         z = None
-        if not fused or self.tap.wants("scores") or self.tap.wants("pattern"):
+        if window is not None:
+            z = self._windowed(queries, keys, values, window, sharpness, chosen, visible)
+        elif not fused or self.tap.wants("scores") or self.tap.wants("pattern"):
             z, replaced = self._explicit(queries, keys, values, positions, scale, sharpness, chosen, visible)
             z = None if fused and not replaced else z  # the kernel's result counts, so that looking changes no bit
         if z is None:
@@ -157,6 +160,39 @@ class Attention(nn.Module):
             if parts:
                 self.tap.record(name, torch.cat(parts, dim=2))
         return torch.cat(mixed, dim=2), replaced
+
+    def _windowed(
+        self,
+        queries: Float[Tensor, "batch head query dim"],
+        keys: Float[Tensor, "batch head key dim"],
+        values: Float[Tensor, "batch head key dim"],
+        bias: Float[Tensor, "head distance"],
+        sharpness: Tensor | None,
+        chosen: Int[Tensor, "batch query"] | None,
+        visible: Bool[Tensor, "batch 1 pos key"] | None,
+    ) -> Float[Tensor, "batch head query dim"]:
+        """Return mixed values where each query sees the last few keys only: the cost is linear in the length."""
+        batch, heads, length, dim = queries.shape
+        columns, window = keys.shape[-2], bias.shape[-1]
+        if chosen is None:
+            chosen = torch.arange(columns - length, columns, device=keys.device).expand(batch, -1)
+        near = chosen[..., None] - torch.arange(window, device=keys.device)  # [batch, query, distance]
+        outside = near < 0
+        if visible is not None:
+            outside = outside | ~visible[:, 0].gather(-1, near.clamp(min=0))
+        # Rows of keys and values by position, for all heads at once [batch, query, distance, head, dim].
+        index = near.clamp(min=0) + torch.arange(batch, device=keys.device)[:, None, None] * columns
+        both = torch.cat([keys, values], -1).transpose(1, 2).flatten(0, 1).flatten(1)  # [batch * key, head * 2 dim]
+        gathered = F.embedding(index, both).unflatten(-1, (heads, 2 * dim))
+        near_keys, near_values = gathered.split(dim, dim=-1)
+        scores = torch.einsum("bhqd,bqwhd->bhqw", queries, near_keys)
+        near_bias = bias[:, None]  # [head, 1, distance]
+        scores = scores + (near_bias if sharpness is None else near_bias * sharpness)
+        scores = self.tap("scores", scores.masked_fill(outside[:, None], -torch.inf))
+        pattern = self.tap("pattern", scores.softmax(-1))  # [batch, head, query, distance]
+        if self.dropout and self.training:
+            pattern = F.dropout(pattern, self.dropout)
+        return torch.einsum("bhqw,bqwhd->bhqd", pattern, near_values)
 
     def _output(self, z: Float[Tensor, "batch head query dim"]) -> Float[Tensor, "batch query width"]:
         """Project what all heads found, and add it up."""

@@ -1,9 +1,11 @@
 """Build the transformer of a run, and move weights in and out of it. Needs torch alone: asking a model loads no trainer."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from latentloop.config import RunConfig
 from latentloop.errors import UserError
@@ -20,8 +22,23 @@ def build_model(run: RunConfig) -> Transformer:
 
 def parameter_shapes(run: RunConfig) -> dict[str, torch.Size]:
     """Return the shape of each parameter of a run's model, without memory for any of them."""
-    with torch.device("meta"):
-        return {name: parameter.shape for name, parameter in build_model(run).named_parameters()}
+    return {name: parameter.shape for name, parameter in outline(run).named_parameters()}
+
+
+def outline(run: RunConfig) -> Transformer:
+    """Return the transformer of a run with shapes only: no memory for weights, and nothing drawn."""
+    with torch.device("meta"), _Uninitialized():
+        return Transformer(run.model, Vocabulary(task=run.task), run.method)
+
+
+class _Uninitialized(TorchFunctionMode):
+    """Skip torch.nn.init, which on the meta device would load torch's compiler to draw numbers that nobody sees."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", "") == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Value embeddings that begin as characters: the waves in which sums, and the logarithms in which products, are simple."""
+"""Value embeddings initialized as characters: the waves in which sums, and the logarithms in which products, are simple."""
 
 import math
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 def characters(modulus: int) -> Float[Tensor, "value wave"]:
-    """Give all real characters of (Z/p, +) and of the units (Z/p)*, where 0 has none."""
+    """Return all real characters of (Z/p, +) and of the units (Z/p)*, where 0 has none."""
     values = torch.arange(modulus, dtype=torch.float64, device="cpu")
     waves = [f(2 * math.pi * k * values / modulus) for k in range(1, modulus // 2 + 1) for f in (torch.cos, torch.sin)]
     logs = torch.tensor(_logarithms(modulus), dtype=torch.float64, device="cpu")
@@ -20,7 +20,7 @@ def characters(modulus: int) -> Float[Tensor, "value wave"]:
 
 
 def _logarithms(modulus: int) -> list[int]:
-    """Give discrete logarithms to the least base that reaches all units; 0 for 0."""
+    """Return discrete logarithms to the least base that reaches all units; 0 for 0."""
     for base in range(1, modulus):
         powers = [pow(base, k, modulus) for k in range(modulus - 1)]
         if len(set(powers)) == modulus - 1:

@@ -1,4 +1,4 @@
-"""Where a token stands: five encodings, siblings behind one contract.
+"""Where a token stands: six encodings, siblings behind one contract.
 
 An encoding may act at three places: on what enters the block, on queries and keys, and on the scores between them. Tests
 compare each with a double loop over positions.
@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from latentloop.config import ModelConfig
-from latentloop.config.positions import AbsoluteConfig, BiasConfig, DisentangledConfig, RotaryConfig
+from latentloop.config.positions import AbsoluteConfig, BiasConfig, DisentangledConfig, LocalConfig, RotaryConfig
 from latentloop.errors import UserError
 
 
@@ -26,6 +26,10 @@ class Positions(nn.Module, ABC):
     @abstractmethod
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+
+    def window_of(self, layer: int) -> Float[Tensor, "head distance"] | None:
+        """Return a layer's bias for each distance that its queries see, or None where they see everything before them."""
+        return None
 
     def enter(
         self, x: Float[Tensor, "batch pos width"], places: Int[Tensor, "..."]
@@ -221,10 +225,25 @@ class BiasPositions(Positions):
         return scores
 
 
+class LocalPositions(Positions):
+    """Global, then local: the first layer has no positions, the others see a few tokens back, each with a learned bias."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        assert isinstance(config.positions, LocalConfig)
+        shapes = [(config.heads_of(layer), config.positions.window) for layer in range(1, config.layers)]
+        self.tables = nn.ParameterList(torch.zeros(shape) for shape in shapes)
+
+    def window_of(self, layer: int) -> Float[Tensor, "head distance"] | None:
+        """Return the table of a layer after the first."""
+        return self.tables[layer - 1] if layer else None
+
+
 POSITIONS: dict[str, type[Positions]] = {
     "abpe": AbsolutePositions,
     "rope": RotaryPositions,
     "nope": NoPositions,
     "deberta": DisentangledPositions,
     "bias": BiasPositions,
+    "local": LocalPositions,
 }

@@ -66,7 +66,7 @@ class Tap:
         return value
 
     def record(self, name: str, value: Tensor) -> None:
-        """Tell those who want it of an activation."""
+        """Pass an activation to those who want it."""
         for listener in self.taps.listeners:
             if listener.wants(self.taps.iteration, self.layer, name):
                 listener.record(self.taps.iteration, self.layer, name, value)

@@ -207,7 +207,7 @@ def certificate_table(document: dict[str, Any]) -> Table:
 
 
 def verdict(document: dict[str, Any], most: int = 10) -> str:
-    """Say in a line what a certificate found, and in one more for each of the first entries that are wrong."""
+    """Return in a line what a certificate found, and in one more for each of the first entries that are wrong."""
     lines = []
     for size in document["sizes"]:
         lines.append(f"{size['nodes']} nodes: {len(size['wrong'])} of {size['entries']:,} entries wrong")

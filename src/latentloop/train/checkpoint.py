@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
@@ -23,6 +24,7 @@ from latentloop.errors import UserError
 from latentloop.files import json_object, read_bytes, read_json, to_json, writing
 from latentloop.model.build import check_shapes, parameter_shapes
 from latentloop.train.limits import check_limits
+from latentloop.train.optimizer import moments
 
 WEIGHTS, TRAINING, CONFIG, METRICS, MANIFEST = (
     "model.safetensors", "training.safetensors", "config.json", "metrics.json", "manifest.json",
@@ -92,7 +94,7 @@ def read_checkpoint(folder: Path, *, training: bool = False) -> Checkpoint:
     weights = _tensors(folder / WEIGHTS, manifest.get(WEIGHTS), shapes)
     state = _tensors(folder / TRAINING, manifest[TRAINING], _training_shapes(run, shapes)) if training else None
     for name, tensor in weights.items():
-        if not tensor.isfinite().all():
+        if not np.isfinite(tensor.numpy()).all():  # NumPy, since torch would start its threads for it
             raise UserError(f"the weights in {folder} are damaged: {name} holds numbers that are not finite")
     return Checkpoint(run=run, weights=weights, metrics=metrics, training=state)
 
@@ -135,10 +137,14 @@ def _check_metrics(metrics: dict[str, Any], path: Path, *, training: bool) -> No
 
 
 def _training_shapes(run: RunConfig, shapes: Mapping[str, torch.Size]) -> dict[str, torch.Size]:
-    """Return the shapes of what a run needs to go on: AdamW's moments and, beside a running mean, the raw weights."""
-    kinds = ("exp_avg", "exp_avg_sq", *(["raw"] if run.train.ema else []))
-    expected = {f"{kind}.{name}": shape for kind in kinds for name, shape in shapes.items()}
-    return expected | {f"step.{name}": torch.Size() for name in shapes}
+    """Return the shapes of what a run needs to go on: the optimizer's moments and, beside an average, the raw weights."""
+    expected: dict[str, torch.Size] = {}
+    for name, shape in shapes.items():
+        kept = moments(name, len(shape), run.train)
+        expected |= {f"{kind}.{name}": shape for kind in (*kept, *(["raw"] if run.train.ema else []))}
+        if "momentum" not in kept:
+            expected[f"step.{name}"] = torch.Size()
+    return expected
 
 
 def _tensors(path: Path, digest: str | None, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
@@ -195,7 +201,7 @@ def read_metrics(folder: Path) -> dict[str, Any]:
 
 
 def weights_hash(folder: Path) -> str:
-    """Give the SHA-256 of a checkpoint's weights, by which published numbers name it."""
+    """Return the SHA-256 of a checkpoint's weights, by which published numbers name it."""
     return _read_manifest(find_checkpoint(folder))[WEIGHTS]
 
 

@@ -1,11 +1,12 @@
 """What a run costs, before it is started."""
 
+import math
 from dataclasses import dataclass
 
 import torch
 
 from latentloop.config import GraphConfig, RunConfig
-from latentloop.model.build import build_model
+from latentloop.model.build import outline
 from latentloop.model.transformer import Transformer
 from latentloop.task.graph import sample
 from latentloop.task.splits import train_generator
@@ -14,6 +15,9 @@ from latentloop.train.targets import LatentBatch, make_batch
 
 TWO_CORES = 1e11
 """Floating-point operations a second that two CPU cores do in practice, to turn work into time."""
+STARTUP, PER_STEP, PER_PASS, PER_SAVE = 8.0, 0.006, 0.006, 0.2
+"""Rough seconds beside the operations, on two cores: to load torch and Fabric, to draw a batch and apply AdamW, to start the
+kernels of one pass through the block and back, and to validate and write a checkpoint. They are most of a tiny run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,20 +39,22 @@ def estimate(run: RunConfig) -> Cost:
     width, twice (five times for DeBERTa); a backward pass costs twice the forward one. Where only values are read, the last
     layer needs keys and values of all tokens, and everything else only at right-hand sides.
     """
-    model, share = build_model(run), run.train.small_share
-    parts = [_step(run, graph, model) for graph in (run.small_graph, run.graph)]
-    tokens, flops = (share * small + (1 - share) * full for small, full in zip(*parts, strict=True))
+    model = outline(run)
+    parts = [(share, _step(run, graph, model)) for share, graph in run.stages]
+    tokens, flops, passes = (sum(share * numbers[which] for share, numbers in parts) for which in range(3))
+    saves = run.train.steps // min(run.train.validate_every, run.train.checkpoint_every)
+    seconds = STARTUP + saves * PER_SAVE + run.train.steps * (PER_STEP + passes * PER_PASS + flops / TWO_CORES)
     return Cost(
         parameters=sum(p.numel() for p in model.parameters()),
         tokens_per_step=round(tokens),
         flops_per_step=flops,
         steps=run.train.steps,
-        hours_on_two_cores=flops * run.train.steps / TWO_CORES / 3600,
+        hours_on_two_cores=seconds / 3600,
     )
 
 
-def _step(run: RunConfig, graph: GraphConfig, model: Transformer) -> tuple[float, float]:
-    """Return the tokens and the operations of a step on such graphs."""
+def _step(run: RunConfig, graph: GraphConfig, model: Transformer) -> tuple[float, float, float]:
+    """Return the tokens, the operations and the passes through the block of a step on such graphs."""
     problems = sample(run.task, graph, run.train.batch, train_generator(run.train.seed, 0))
     batch = make_batch(problems, run, Vocabulary(task=run.task), torch.Generator().manual_seed(0))
     if isinstance(batch, LatentBatch):
@@ -62,4 +68,5 @@ def _step(run: RunConfig, graph: GraphConfig, model: Transformer) -> tuple[float
         asked = read if run.method.pin_static and number == len(model.layers) - 1 else lengths
         weights = sum(p.numel() for p in layer.parameters())
         forward += 2 * float((keys * lengths + (weights - keys) * asked + products * width * asked * lengths).sum())
-    return float(lengths.sum()) * iterations, 3 * iterations * forward
+    passes = iterations * math.ceil(len(batch) / run.train.micro_batch)
+    return float(lengths.sum()) * iterations, 3 * iterations * forward, float(passes)

@@ -26,8 +26,7 @@ def sample_batch(run: RunConfig, step: int, vocabulary: Vocabulary, rank: int) -
 
 def _fresh(run: RunConfig, step: int, rng: np.random.Generator) -> Problems:
     """Sample problems that no other step sees, simpler ones while the curriculum says so."""
-    simpler = step < run.train.small_share * run.train.steps
-    return sample(run.task, run.small_graph if simpler else run.graph, run.train.batch, rng)
+    return sample(run.task, run.graph_at(step), run.train.batch, rng)
 
 
 def _from_fixed_set(run: RunConfig, step: int) -> Problems:

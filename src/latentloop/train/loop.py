@@ -27,7 +27,7 @@ from latentloop.train.folder import settle
 from latentloop.train.interrupt import StopSignals
 from latentloop.train.lock import locked
 from latentloop.train.loss import Learner, Sealed, add_sums
-from latentloop.train.optimizer import MovingAverage, learning_rate, make_optimizer
+from latentloop.train.optimizer import MovingAverage, make_optimizer, set_learning_rate
 from latentloop.train.recorder import Recorder
 from latentloop.train.state import TrainingState
 from latentloop.train.targets import Sums, TrainingBatch, micro_batches
@@ -87,9 +87,7 @@ def _loop(
     reason: Literal["done", "minutes", "interrupted"] = "done"
     with StopSignals(console) as stopping, nullcontext() if recorder is None else closing(recorder):
         while step < run.train.steps:
-            rate = learning_rate(step, run.train)
-            for group in inner.param_groups:
-                group["lr"] = rate
+            rate = set_learning_rate(inner, step, run.train)
             loss, right = optimizer_step(run, step, vocabulary, fabric, learner, optimizer)
             if mean is not None:
                 mean.update(model, step)

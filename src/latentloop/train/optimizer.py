@@ -1,24 +1,116 @@
-"""Parameter groups, learning-rate schedule, and the moving average of weights."""
+"""Optimizers, parameter groups, learning-rate schedule, and the moving average of weights."""
 
 import copy
 import math
+from typing import Any
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from latentloop.config import TrainConfig
 from latentloop.model.transformer import Transformer
 
 
+class MuonAdamW(torch.optim.AdamW):
+    """Muon for groups that say so, AdamW for the others.
+
+    Muon moves a matrix along its momentum made orthogonal: all directions that gradients point to count the same. The
+    iteration that does it (Newton-Schulz, of the fifth order) runs in single precision, in which CPUs are quick.
+    """
+
+    MOMENTUM, ROUNDS = 0.95, 5
+    COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # pyrefly: ignore
+        """Take a step."""
+        matrices = []
+        for group in self.param_groups:
+            for parameter in group["params"] if group["muon"] else ():
+                matrices.append((group, parameter, parameter.grad))
+                parameter.grad = None  # so that AdamW passes over it
+        super().step()
+        by_shape: dict[torch.Size, list[Any]] = {}
+        for group, parameter, gradient in matrices:
+            if gradient is not None:
+                by_shape.setdefault(parameter.shape, []).append((group, parameter, gradient))
+        for same in by_shape.values():
+            for (group, parameter, _), direction in zip(same, self._directions(same), strict=True):
+                parameter.mul_(1 - group["lr"] * group["weight_decay"]).add_(direction, alpha=-group["lr"])
+
+    def _directions(self, same: list[Any]) -> Tensor:
+        """Return where to move matrices of one shape [matrix, row, column]."""
+        gradients = torch.stack([gradient for _, _, gradient in same])
+        for (_, parameter, _), gradient in zip(same, gradients, strict=True):
+            state = self.state[parameter]
+            if not state:
+                state["momentum"] = torch.zeros_like(parameter)
+            state["momentum"].lerp_(gradient, 1 - self.MOMENTUM)
+        momentum = torch.stack([self.state[parameter]["momentum"] for _, parameter, _ in same])
+        update = gradients.lerp(momentum, self.MOMENTUM)  # Nesterov's
+        rows, columns = update.shape[1:]
+        fused = rows == 3 * columns  # queries, keys and values: three matrices in one
+        if fused:
+            update = update.unflatten(1, (3, columns)).flatten(0, 1)
+        update = orthogonalized(update, self.ROUNDS, self.COEFFICIENTS)
+        return update.unflatten(0, (-1, 3)).flatten(1, 2) if fused else update
+
+
+def orthogonalized(
+    matrices: Float[Tensor, "matrix row column"], rounds: int, coefficients: tuple[float, float, float]
+) -> Float[Tensor, "matrix row column"]:
+    """Bring all singular values near one, and scale tall matrices up."""
+    a, b, c = coefficients
+    tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.mT if tall else matrices
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-12)
+    for _ in range(rounds):
+        square = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    x = x.mT if tall else x
+    return x * max(1.0, x.shape[1] / x.shape[2]) ** 0.5
+
+
 def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
-    """Return an AdamW that decays matrices only, or everything."""
-    matrices = [p for p in model.parameters() if p.ndim >= 2 or train.decay == "all"]
-    vectors = [p for p in model.parameters() if p.ndim < 2 and train.decay != "all"]
-    groups = [
-        {"params": matrices, "weight_decay": train.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
+    """Return the optimizer of a run, with groups of parameters that decay and that do not."""
+    muon, decaying, others = [], [], []
+    for name, parameter in model.named_parameters():
+        if train.optimizer == "muon" and uses_muon(name, parameter.ndim):
+            muon.append(parameter)
+        elif parameter.ndim >= 2 or train.decay == "all":
+            decaying.append(parameter)
+        else:
+            others.append(parameter)
+    groups: list[dict[str, Any]] = [
+        {"params": decaying, "weight_decay": train.weight_decay},
+        {"params": others, "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=train.lr, betas=(0.9, train.beta2))
+    if train.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=train.lr, betas=(0.9, train.beta2))
+    groups = [group | {"muon": False} for group in groups]
+    groups.append({"params": muon, "weight_decay": train.weight_decay, "lr": train.muon_lr, "muon": True})
+    return MuonAdamW(groups, lr=train.lr, betas=(0.9, train.beta2), fused=True)
+
+
+def uses_muon(name: str, dimensions: int) -> bool:
+    """Return whether Muon moves a parameter: the matrices of the layers."""
+    return dimensions == 2 and name.startswith("layers.")
+
+
+def moments(name: str, dimensions: int, train: TrainConfig) -> tuple[str, ...]:
+    """Return the names of what the optimizer remembers of a parameter, its step count aside."""
+    if train.optimizer == "muon" and uses_muon(name, dimensions):
+        return ("momentum",)
+    return ("exp_avg", "exp_avg_sq")
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, step: int, train: TrainConfig) -> float:
+    """Set the rate of a step, counted from 0, in all groups; return AdamW's."""
+    rate = learning_rate(step, train)
+    for group in optimizer.param_groups:
+        group["lr"] = rate if not group.get("muon") else rate / train.lr * (train.muon_lr or 0.0)
+    return rate
 
 
 def learning_rate(step: int, train: TrainConfig) -> float:

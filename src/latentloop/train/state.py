@@ -12,7 +12,7 @@ from latentloop.model.build import load_weights, weights_of
 from latentloop.model.transformer import Transformer
 from latentloop.provenance import provenance
 from latentloop.train.checkpoint import Checkpoint, is_checkpoint, pointed, read_checkpoint
-from latentloop.train.optimizer import MovingAverage
+from latentloop.train.optimizer import MovingAverage, moments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +58,11 @@ class TrainingState:
         if self.mean is not None:
             load_weights(self.model, {n.removeprefix("raw."): v for n, v in training.items() if n.startswith("raw.")})
         for name, parameter in self.model.named_parameters():
-            moments = {key: training[f"{key}.{name}"].to(parameter.device) for key in ("exp_avg", "exp_avg_sq")}
-            self.optimizer.state[parameter] = {"step": training[f"step.{name}"], **moments}
+            kept = moments(name, parameter.ndim, self.run.train)
+            state = {key: training[f"{key}.{name}"].to(parameter.device) for key in kept}
+            if f"step.{name}" in training:
+                state["step"] = training[f"step.{name}"]
+            self.optimizer.state[parameter] = state
         metrics = {name: value for name, value in checkpoint.metrics.items() if name != "provenance"}
         if not is_checkpoint(pointed(folder / "best")):  # a loss to beat needs a checkpoint that has it
             metrics["best_loss"] = None
