@@ -21,7 +21,7 @@ NOT_PROSE = re.compile(
     r"|^#.*?$",
     re.S | re.M,
 )
-NUMBER = re.compile(r"(?<![A-Za-z_])\d[\d,.]*(?:e-?\d+)?")
+NUMBER = re.compile(r"(?<![\w.])\d[\d,.]*(?:e-?\d+)?")
 
 
 def _load_build():
