@@ -6,7 +6,8 @@ import torch
 
 from latentloop.config import TaskConfig
 from latentloop.evaluate.pretrained import LatentLoop
-from latentloop.model.build import build_model
+from latentloop.model.attention import take
+from latentloop.model.build import build_model, weights_of
 from latentloop.model.transformer import Transformer
 from latentloop.presets import preset
 from latentloop.tokens.vocabulary import Vocabulary
@@ -20,18 +21,29 @@ class Clockwork(Transformer):
     operations: tuple[str, ...] = ()
     """What it takes the task's operations for, if not for what they are."""
 
-    def embed(self, symbols, places=None):
+    def forward(self, state, layout):
+        output = super().forward(state, layout)
+        if not self.method.pin_static:
+            return output
+        # A real model computes only values, and only at right-hand sides.
+        return replace(
+            output, hidden=take(output.hidden, layout.rhs), logits={"value": take(output.logits["value"], layout.rhs)}
+        )
+
+    def embed(self, symbols):
         self.symbols = symbols
         return torch.zeros(*symbols["value"].shape, self.config.width)
 
-    def block(self, x, places=None, *, watch=None, **_):
-        if watch is not None:  # one head looks names up, and strays by a fifth; the others attend to themselves
+    def block(self, x, places=None, *, iteration=0, **_):
+        self.taps.iteration = iteration
+        first = self.layers[0].tap
+        if first.wants("pattern"):  # one head looks names up, and strays by a fifth; the others attend to themselves
             pattern = torch.eye(x.shape[1]).repeat(len(x), self.config.heads, 1, 1)
             for row, definitions in enumerate(self._definitions()):
                 for place, found in definitions.items():
                     pattern[row, 1, place, [place, found]] = torch.tensor([0.2, 0.8])
-            watch("0.pattern", pattern)
-        return x
+            first.record("pattern", pattern)
+        return x, {}
 
     def _definitions(self):
         """Give, for each row, where each variable on a left-hand side is defined."""
@@ -70,10 +82,9 @@ class Clockwork(Transformer):
         return {"+": left + right, "-": left - right, "*": left * right}[operation] % self.vocabulary.task.modulus
 
 
-def clockwork_loop(task: TaskConfig) -> LatentLoop:
+def clockwork(task: TaskConfig) -> LatentLoop:
     """A loaded model whose transformer is a clockwork."""
     run = replace(preset("tiny-discrete"), task=task)
-    weights = {name: p.detach() for name, p in build_model(run).named_parameters()}
-    loop = LatentLoop(Checkpoint(run=run, weights=weights, metrics={}))
-    loop.model = Clockwork(run.model, Vocabulary(task=task)).eval()
-    return loop
+    trained = LatentLoop(Checkpoint(run=run, weights=weights_of(build_model(run)), metrics={}))
+    trained.model = Clockwork(run.model, Vocabulary(task=task), run.method).eval()
+    return trained

@@ -3,13 +3,13 @@
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from latentloop.config import RunConfig
 from latentloop.presets import preset
+from latentloop.schema import changed
 from latentloop.train.checkpoint import find_checkpoint
 from latentloop.train.devices import make_fabric
 from latentloop.train.loop import train
@@ -26,9 +26,8 @@ def command(*words, cwd, **settings):
 
 
 def quick(name="discrete", **settings) -> RunConfig:
-    run = preset(f"tiny-{name}")
     given = {"steps": 12, "validate_every": 6, "checkpoint_every": 3, "log_every": 2} | settings
-    return replace(run, train=replace(run.train, **given))
+    return changed(preset(f"tiny-{name}"), **given)
 
 
 def go(run, folder, *, resume=False, console=None, **settings):

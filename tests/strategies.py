@@ -4,8 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latentloop.config import MODULI, TASKS, GraphConfig, TaskConfig
-from latentloop.task.families import FAMILIES
+from latentloop.config import TASKS, GraphConfig, TaskConfig
+from latentloop.config.task import MODULI
+from latentloop.families import FAMILIES
 from latentloop.task.graph import sample
 
 tasks = st.builds(

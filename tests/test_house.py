@@ -9,7 +9,8 @@ import latentloop
 
 ROOT = Path(latentloop.__file__).parent
 ORDER = (
-    ["errors", "methods"], ["files", "provenance", "config", "presets"], ["task"], ["tokens"], ["model"], ["train"],
+    ["errors", "schema", "methods", "operations", "families", "halting"], ["files", "provenance", "config", "presets"],
+    ["task"], ["tokens"], ["model"], ["train"],
     ["evaluate"], ["interpret"], ["report"], ["explorer"], ["commands"], ["cli", "__init__", "__main__"],
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}

@@ -3,9 +3,13 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from latentloop.errors import UserError, nearest
+
+# Type variables and not Self, which the type checker of the tests cannot read off a single method.
+ConfigT = TypeVar("ConfigT", bound="Config")
+VariantT = TypeVar("VariantT", bound="Variant")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +19,7 @@ class Config:
     title: ClassVar[str] = "configuration"
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+    def from_dict(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
         """Build from plain JSON values, as stored beside a data set or a checkpoint."""
         if not isinstance(values, Mapping):
             raise UserError(f"the {cls.title} must be a mapping of settings, got {values!r}")
@@ -35,7 +39,7 @@ class Config:
             if not _fits(value, expected):
                 raise UserError(f"{name} in the {self.title} must be {_described(expected, value)}")
 
-    def check(self, names: Iterable[str], low: float, high: float = math.inf, *, open_end: bool = False) -> None:
+    def check(self, names: Iterable[str], low: int | float, high: int | float = math.inf, *, open_end: bool = False) -> None:
         """Raise a UserError if one of these settings lies outside low .. high (``open_end``: below high)."""
         for name in names:
             value = getattr(self, name)
@@ -64,14 +68,14 @@ class Variant(Config):
             cls.kinds[name] = cls
 
     @classmethod
-    def kind(cls, name: str) -> type[Self]:
+    def kind(cls: type[VariantT], name: str) -> type[VariantT]:
         """Return the kind of that name."""
         if name not in cls.kinds:
             raise UserError(f"unknown {cls.title} {name!r}: {nearest(str(name), cls.kinds)}")
         return cls.kinds[name]  # pyrefly: ignore
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+    def from_dict(cls: type[VariantT], values: Mapping[str, Any]) -> VariantT:
         """Build the kind that ``name`` says."""
         if not isinstance(values, Mapping) or not isinstance(values.get("name"), str):
             raise UserError(f"the {cls.title} must be a mapping with a name, one of {', '.join(cls.kinds)}: {values!r}")
@@ -82,7 +86,7 @@ class Variant(Config):
         """Return the plain values that ``from_dict`` takes."""
         return {"name": self.name} | super().to_dict()
 
-    def become(self, name: str) -> Self:
+    def become(self: VariantT, name: str) -> VariantT:
         """Return another kind of the family that keeps the settings both have."""
         kind = self.kind(name)
         shared = _settings(kind).keys() & _settings(type(self)).keys()

@@ -5,7 +5,6 @@ import os
 
 import pytest
 
-from latentloop.commands import models
 from latentloop.evaluate import certify as certifying
 from latentloop.evaluate import generalization
 from latentloop.evaluate import stress as stressing
@@ -34,8 +33,9 @@ def interrupting(function, *, at):
     return call
 
 
-def test_the_rules_to_choose_from_are_those_there_are():
-    assert models.Rule == generalization.Rule
+@pytest.mark.parametrize("rule", ["cap", "cycle", "depht"])
+def test_only_rules_that_can_be_asked_for_are_offered(run, rule):
+    assert one_line_error(run("evaluate", "--halt", rule), rule, "'fixpoint'", "'depth'", "'paper'", "'fixed'")
 
 
 def test_solve_prints_the_answer_and_the_trace_only_if_asked(run):

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from latentloop.task.families import FAMILIES
+from latentloop.families import FAMILIES
 from paper import NINE_NODES
 from typing_user import one_line_error
 

@@ -251,13 +251,13 @@ def test_long_traces_are_written_in_runs_and_not_cell_by_cell():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--method", "recurrent", "--iterations", "3", "--pin-static"], "--pin-static must be off"),
-        (["--model.temperature", "0"], "--temperature must be at least 0.01"),
-        (["--train.corruption-share", "7"], "--corruption-share must be"),
+        (["--method", "recurrent", "--iterations", "3", "--pin-static"], "--pin-static is a setting of discrete"),
+        (["--temperature", "0"], "--temperature must be at least 0.01"),
+        (["--method", "corrected", "--corruption-share", "7"], "--corruption-share must be"),
+        (["--method", "stable", "--partial-weight", "1"], "--partial-weight needs an --mlp-depth of at least 2"),
     ],
 )
 def test_errors_name_options_as_they_are_typed(run, words, message):
-    words = [word.replace("model.", "").replace("train.", "") for word in words]
     assert one_line_error(run("train", "--preset", "tiny-discrete", *words), message)
 
 

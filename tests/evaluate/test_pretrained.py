@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 
 import pytest
 import torch
@@ -7,12 +6,14 @@ from rich.console import Console
 
 import latentloop
 from latentloop.commands.models import expand_sizes
+from latentloop.config.positions import AbsoluteConfig
 from latentloop.errors import UserError
 from latentloop.evaluate.generalization import evaluate_sizes, write_evaluation
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.solve import answer_lines
 from latentloop.methods import METHODS
 from latentloop.presets import preset
+from latentloop.schema import changed
 from latentloop.train.devices import make_fabric
 from latentloop.train.loop import train
 
@@ -24,37 +25,31 @@ def runs(tmp_path_factory):
     """A short run of every method."""
     folder = tmp_path_factory.mktemp("runs")
     for name in METHODS:
-        run = preset(f"tiny-{name}")
-        run = replace(run, train=replace(run.train, steps=4))
+        run = changed(preset(f"tiny-{name}"), steps=4)
         train(run, folder / name, make_fabric(run), resume=False, console=Console(quiet=True))
     return folder
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_loads_answers_and_is_evaluated(runs, name):
-    loop = latentloop.LatentLoop.from_pretrained(runs / name)
-    answer = loop.solve(SUM)
+    trained = latentloop.LatentLoop.from_pretrained(runs / name)
+    answer = trained.solve(SUM)
     assert set(answer.values) == {"x7", "x42", "x23"}
-    expected = {
-        "one": ["fixed"],
-        "fixed": ["fixed"],
-        "adaptive": ["fixpoint", "cycle", "cap"],
-        "autoregressive": ["end", "cap"],
-    }
-    assert answer.halt in expected[METHODS[name].iterations]
+    row = METHODS[name]
+    own = "fixpoint" if row.adaptive else "fixed" if row.latent else "end"
+    assert answer.halt in {"fixpoint": ["fixpoint", "cycle", "cap"], "fixed": ["fixed"], "end": ["end", "cap"]}[own]
     assert answer.trace[-1] == answer.values
     assert set(answer.trace[0].values()) == {None}
-    document = evaluate_sizes(loop, [8, 12], 5)
+    document = evaluate_sizes(trained, [8, 12], 5)
     assert [row["nodes"] for row in document["rows"]] == [8, 12]
     assert all(row["problems"] == 5 for row in document["rows"])
     assert ("structure_right" in document["rows"][0]) == (name == "cot")
     assert document["approximate_fixpoint"] == (name == "continuous")
-    own = {"adaptive": "fixpoint", "autoregressive": "end"}.get(METHODS[name].iterations, "fixed")
     assert document["settings"]["halt"] == own
     if own != "fixpoint":
         with pytest.raises(UserError, match="has one way to stop"):
-            evaluate_sizes(loop, [8], 1, halt="depth")
-    assert document["model"]["sha256"] == loop.sha256
+            evaluate_sizes(trained, [8], 1, halt="depth")
+    assert document["model"]["sha256"] == trained.sha256
     assert document["provenance"]["machine"]["cores"] >= 1
 
 
@@ -69,8 +64,8 @@ def test_evaluations_are_written_as_json_and_csv(runs, tmp_path):
 
 
 def test_hidden_methods_are_charged_only_for_iterations_that_ran(runs):
-    loop = LatentLoop.from_pretrained(runs / "continuous")
-    row = evaluate_sizes(loop, [16], 6, family="wide")["rows"][0]
+    trained = LatentLoop.from_pretrained(runs / "continuous")
+    row = evaluate_sizes(trained, [16], 6, family="wide")["rows"][0]
     assert row["iterations"] <= 8
 
 
@@ -96,24 +91,24 @@ def test_impossible_devices_are_refused(runs):
 
 
 def test_what_is_saved_are_the_present_weights(runs, tmp_path):
-    loop = LatentLoop.from_pretrained(runs / "discrete")
+    trained = LatentLoop.from_pretrained(runs / "discrete")
     with torch.no_grad():
-        loop.model.readouts["value"].bias += 1
-    loop.save_pretrained(tmp_path / "saved")
+        trained.model.readouts["value"].bias += 1
+    trained.save_pretrained(tmp_path / "saved")
     again = LatentLoop.from_pretrained(tmp_path / "saved")
-    assert torch.equal(again.model.readouts["value"].bias, loop.model.readouts["value"].bias)
+    assert torch.equal(again.model.readouts["value"].bias, trained.model.readouts["value"].bias)
 
 
 def test_one_problem_too_long_for_absolute_positions_does_not_stop_the_rest(tmp_path):
     run = preset("tiny-discrete")
-    run = replace(run, model=replace(run.model, positions="abpe", max_positions=70), train=replace(run.train, steps=1))
+    run = changed(run, positions=AbsoluteConfig(max_positions=70), steps=1)
     train(run, tmp_path / "run", make_fabric(run), resume=False, console=Console(quiet=True))
-    loop = LatentLoop.from_pretrained(tmp_path / "run")
+    trained = LatentLoop.from_pretrained(tmp_path / "run")
     texts = [SUM, " ; ".join(f"1 = x{i}" for i in range(40)), SUM]
     lines = [json.dumps({"id": i, "text": text}).encode() for i, text in enumerate(texts)]
 
     def solver(problems):
-        return [answer.to_dict() for answer in loop.solve_problems(problems)]
+        return [answer.to_dict() for answer in trained.solve_problems(problems)]
 
     answers = list(answer_lines(lines, run.task, solver))
     assert ["error" in answer for answer in answers] == [False, True, False]
@@ -121,12 +116,12 @@ def test_one_problem_too_long_for_absolute_positions_does_not_stop_the_rest(tmp_
 
 
 def test_saving_and_loading_gives_the_same_model(runs, tmp_path):
-    loop = LatentLoop.from_pretrained(runs / "corrected")
-    loop.save_pretrained(tmp_path / "saved")
+    trained = LatentLoop.from_pretrained(runs / "corrected")
+    trained.save_pretrained(tmp_path / "saved")
     again = LatentLoop.from_pretrained(tmp_path / "saved")
-    assert again.sha256 == loop.sha256
-    assert again.run == loop.run
-    assert again.solve(SUM) == loop.solve(SUM)
+    assert again.sha256 == trained.sha256
+    assert again.run == trained.run
+    assert again.solve(SUM) == trained.solve(SUM)
     assert "latentloop" in (tmp_path / "saved" / "README.md").read_text()
     assert not list((tmp_path / "saved").glob("*.bin"))
 
@@ -143,9 +138,9 @@ def test_pushing_uploads_what_was_saved(runs, monkeypatch):
 
     monkeypatch.setattr(HfApi, "create_repo", lambda self, repo_id, **_: type("Repo", (), {"repo_id": repo_id}))
     monkeypatch.setattr(HfApi, "upload_folder", upload)
-    loop = LatentLoop.from_pretrained(runs / "discrete")
-    loop.push_to_hub("someone/model")
-    assert uploaded == {"someone/model": loop.sha256}
+    trained = LatentLoop.from_pretrained(runs / "discrete")
+    trained.push_to_hub("someone/model")
+    assert uploaded == {"someone/model": trained.sha256}
 
 
 def test_a_hub_id_is_downloaded_once_and_loaded(runs, monkeypatch):
@@ -162,13 +157,13 @@ def test_a_hub_id_is_downloaded_once_and_loaded(runs, monkeypatch):
 
 
 def test_problems_of_another_language_are_refused(runs):
-    loop = LatentLoop.from_pretrained(runs / "discrete")
+    trained = LatentLoop.from_pretrained(runs / "discrete")
     with pytest.raises(UserError, match=r"unknown operator '\*'"):
-        loop.solve("1 = x1 ; x1 * x1 = x2")
+        trained.solve("1 = x1 ; x1 * x1 = x2")
     with pytest.raises(UserError, match=r"not one of x0 \.\. x127"):
-        loop.solve("1 = x500")
+        trained.solve("1 = x500")
     with pytest.raises(UserError, match="129 nodes need as many distinct names"):
-        evaluate_sizes(loop, [129], 1)
+        evaluate_sizes(trained, [129], 1)
 
 
 @pytest.mark.parametrize(

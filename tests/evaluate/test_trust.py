@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from clockwork import clockwork_loop
+from clockwork import clockwork
 from latentloop.config import GraphConfig, TaskConfig
 from latentloop.errors import UserError
 from latentloop.evaluate.certify import certify, check_probes, independent_equations, patterns
 from latentloop.evaluate.stress import run_scenario, scenarios, stress
+from latentloop.methods import METHODS
 from latentloop.report.card import model_card
 from latentloop.report.console import certificate_table, stress_table, verdict
 from latentloop.task.graph import ABSENT, sample
@@ -38,16 +39,16 @@ def test_probed_equations_share_no_parent():
             assert len(parents) == fan_in * len(nodes) == len(set(parents))
 
 
-def small_loop(twist=None, task="add"):
+def small(twist=None, task="add"):
     """A clockwork of modulus 3, so that everything can be probed in a moment."""
-    loop = clockwork_loop(TaskConfig.named(task, modulus=3))
+    trained = clockwork(TaskConfig.named(task, modulus=3))
     if twist is not None:
-        loop.model.twist = twist
-    return loop
+        trained.model.twist = twist
+    return trained
 
 
 def test_a_right_model_is_certified():
-    found = certify(small_loop(), 10)
+    found = certify(small(), 10)
     assert found["entries"] == 3 + 9 + 27
     assert found["wrong"] == []
     assert {pattern["smallest_margin"] for pattern in found["patterns"].values()} == {1.0}
@@ -60,14 +61,14 @@ def test_a_right_model_is_certified():
 
 
 def test_every_operation_is_probed():
-    loop = small_loop(task="all")
-    assert certify(loop, 10)["wrong"] == []
-    loop.model.operations = ("+", "+", "*")  # takes - for +
-    found = certify(loop, 10)
+    trained = small(task="all")
+    assert certify(trained, 10)["wrong"] == []
+    trained.model.operations = ("+", "+", "*")  # takes - for +
+    found = certify(trained, 10)
     assert found["entries"] == 3 + 3 * 9 + 9 * 27
     combine = {"+": np.add, "-": np.subtract, "*": np.multiply}
     expected = set()
-    for probe in patterns(loop.run.task):
+    for probe in patterns(trained.run.task):
         for values in probe.values.tolist():
             right = said = values[0]
             for operation, value in zip(probe.operations, values[1:], strict=True):
@@ -80,9 +81,9 @@ def test_every_operation_is_probed():
 
 
 def test_scores_that_are_no_numbers_are_wrong():
-    loop = small_loop()
-    loop.model.read = lambda x: {"value": torch.full((*x.shape[:2], loop.vocabulary.size("value")), torch.nan)}
-    found = certify(loop, 10)
+    trained = small()
+    trained.model.read = lambda x: {"value": torch.full((*x.shape[:2], trained.vocabulary.size("value")), torch.nan)}
+    found = certify(trained, 10)
     assert len(found["wrong"]) == found["entries"] == sum(size["wrong"] for size in found["patterns"].values())
 
 
@@ -90,7 +91,7 @@ def test_every_wrong_entry_is_listed():
     def slip(values, before, kinds):
         return torch.where((values == 2) & (kinds == 1), 0, values)  # never says 2
 
-    found = certify(small_loop(slip), 10)
+    found = certify(small(slip), 10)
     wrong = {(entry["pattern"], tuple(entry["operands"])) for entry in found["wrong"]}
     sums = [("a" + " + b" * (k > 1) + " + c" * (k > 2), v) for k in (1, 2, 3) for v in np.ndindex(*[3] * k)]
     assert wrong == {(name, values) for name, values in sums if sum(values) % 3 == 2}
@@ -102,9 +103,9 @@ def test_every_wrong_entry_is_listed():
 
 
 def test_stress_of_a_right_model():
-    loop = small_loop()
-    rows = list(stress(loop, nodes=12, instances=3))
-    assert len(rows) == len(scenarios(loop, 12, 3)) == 1 + 3 + 10
+    trained = small()
+    rows = list(stress(trained, nodes=12, instances=3))
+    assert len(rows) == len(scenarios(trained, 12, 3)) == 1 + 3 + 10
     assert all(row["solved"] == row["solved_4x"] == 1.0 for row in rows)
     assert all(row["false_halts"] == row["cycles"] == row["caps"] == 0 for row in rows)
     by_name = {row["scenario"]: row for row in rows}
@@ -113,7 +114,7 @@ def test_stress_of_a_right_model():
 
 
 def test_larger_graphs_come_where_names_allow():
-    wide = clockwork_loop(TaskConfig(names=600))
+    wide = clockwork(TaskConfig(names=600))
     found = scenarios(wide, 128, 64)
     assert {s.nodes for s in found} == {128, 256, 512}
     assert {(s.nodes, s.instances) for s in found if s.family == "random"} == {(128, 64), (256, 32), (512, 16)}
@@ -121,45 +122,43 @@ def test_larger_graphs_come_where_names_allow():
     assert {s.nodes for s in scenarios(wide, 400, 1)} == {400, 512}
 
 
-def test_states_flipped_in_the_middle_are_what_thinking_starts_from():
-    loop = small_loop(lambda values, before, kinds: torch.where(before < 3, before, values))  # never changes its mind
-    flips = [s for s in scenarios(loop, 12, 20) if s.start == "flipped"]
-    solved = [run_scenario(loop, scenario).solved for scenario in flips]
+def test_states_flipped_in_the_middle_are_what_rollouts_start_from():
+    trained = small(lambda values, before, kinds: torch.where(before < 3, before, values))  # never changes its mind
+    flips = [s for s in scenarios(trained, 12, 20) if s.start == "flipped"]
+    solved = [run_scenario(trained, scenario).solved for scenario in flips]
     assert solved[0] > solved[1] > solved[2]
 
 
 def test_other_problems_can_be_asked_for():
-    loop = small_loop(lambda values, before, kinds: torch.where(before < 3, before, values))
-    (some, *_), (others, *_) = (scenarios(loop, 12, 20, skip) for skip in (0, 20))
-    first, second = (run_scenario(loop, scenario).figures() for scenario in (some, others))
+    trained = small(lambda values, before, kinds: torch.where(before < 3, before, values))
+    (some, *_), (others, *_) = (scenarios(trained, 12, 20, skip) for skip in (0, 20))
+    first, second = (run_scenario(trained, scenario).figures() for scenario in (some, others))
     assert first != second
-    assert all(scenario.skip == 20 for scenario in scenarios(loop, 12, 20, 20))
+    assert all(scenario.skip == 20 for scenario in scenarios(trained, 12, 20, 20))
 
 
 def test_only_discrete_states_can_be_trusted_so():
-    loop = small_loop()
-    loop.method = type(loop.method)(
-        title="", iterations="fixed", carries="hidden", supervised="final", mechanisms=("no", "no", "no", "no")
-    )
+    trained = small()
+    trained.method = METHODS["recurrent"]
     with pytest.raises(UserError, match="a certificate needs a size"):
-        check_probes(small_loop(), [])
+        check_probes(small(), [])
     with pytest.raises(UserError, match="only methods with a discrete state"):
-        certify(loop, 8)
+        certify(trained, 8)
     with pytest.raises(UserError, match="only methods with a discrete state"):
-        list(stress(loop, 8, 1))
+        list(stress(trained, 8, 1))
 
 
 def test_results_become_tables_and_cards():
     from latentloop.evaluate.generalization import evaluate_sizes
 
-    loop = small_loop()
+    trained = small()
     machine = {"cores": 2, "processor": "abacus"}
     metrics = {"step": 10, "seconds": 60.0, "provenance": {"command": "latentloop train", "machine": machine}}
-    certificate = {"sizes": [certify(loop, 10)], "model": loop.describe()}
-    trouble = {"rows": list(stress(loop, 10, 2)), "model": loop.describe()}
+    certificate = {"sizes": [certify(trained, 10)], "model": trained.describe()}
+    trouble = {"rows": list(stress(trained, 10, 2)), "model": trained.describe()}
     assert certificate_table(certificate).row_count == 4
     assert stress_table(trouble).row_count == 14
-    evaluation = json.loads(json.dumps(evaluate_sizes(loop, [8, 10], 3)))
+    evaluation = json.loads(json.dumps(evaluate_sizes(trained, [8, 10], 3)))
     card = model_card("clockwork", metrics, evaluation, certificate, trouble)
     assert "| 8 | 3 | 100.00 |" in card
     assert "| 10 | 39 | 0 | 1.00 | 1.39 |" in card

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from latentloop.config import ModelConfig, TaskConfig
+from latentloop.methods import ChainOfThought, Discrete
 from latentloop.model.characters import characters
 from latentloop.model.transformer import Transformer
 from latentloop.tokens.vocabulary import Vocabulary
@@ -10,7 +11,7 @@ from latentloop.tokens.vocabulary import Vocabulary
 @pytest.mark.parametrize("flat", [False, True])
 def test_embeddings_of_numbers_begin_as_characters(flat):
     config = ModelConfig(heads=2, width=64, value_init="characters")
-    model = Transformer(config, Vocabulary(task=TaskConfig()), flat=flat)
+    model = Transformer(config, Vocabulary(task=TaskConfig()), ChainOfThought() if flat else Discrete())
     waves, table = characters(23), model.embeddings["token" if flat else "value"].weight
     scale = table[0, 0] / waves[0, 0]
     torch.testing.assert_close(table[:23, : waves.shape[1]], scale * waves)

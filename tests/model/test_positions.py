@@ -6,21 +6,49 @@ import pytest
 import torch
 
 from latentloop.config import ModelConfig, TaskConfig
+from latentloop.config.positions import PositionsConfig
 from latentloop.errors import UserError
+from latentloop.methods import Discrete
 from latentloop.model import attention as module
 from latentloop.model.attention import Attention
+from latentloop.model.capture import Seen
 from latentloop.model.positions import POSITIONS
+from latentloop.model.tap import Tap, Taps
 from latentloop.model.transformer import Transformer
 from latentloop.tokens.vocabulary import Vocabulary
 
-CONFIG = {"layers": 2, "heads": 2, "width": 16, "relative_width": 12, "window": 5, "max_positions": 32}
+CONFIG = {"layers": 2, "heads": 2, "width": 16}
+SMALL = {"relative_width": 12, "window": 5, "max_positions": 32}
+VOCABULARY = Vocabulary(task=TaskConfig())
 
 
-def make(name, **more):
+def settings(name, **more):
+    """Return the settings of a small encoding; ``more`` may hold settings of others, too."""
+    kind = PositionsConfig.kind(name)
+    return kind(**{key: value for key, value in (SMALL | more).items() if key in kind.__dataclass_fields__})
+
+
+def configure(name, **more):
+    own = {key: value for key, value in more.items() if key in ModelConfig.__dataclass_fields__}
+    return ModelConfig(positions=settings(name, **more), **CONFIG | own)
+
+
+def listen(attention):
+    """Capture everything that an attention tells."""
+    seen = Seen(["scores", "pattern", "z"], None, None)
+    attention.tap.taps.listeners.append(seen)
+    return seen
+
+
+def found(seen, layer, name):
+    return seen[0, layer, name]
+
+
+def make(name, layer=1, **more):
     torch.manual_seed(0)
-    config = ModelConfig(positions=name, **CONFIG | more)
+    config = configure(name, **more)
     positions = POSITIONS[name](config).double()
-    attention = Attention(config).double()
+    attention = Attention(config, layer, Tap(Taps(), layer)).double().eval()
     for parameter in [*positions.parameters(), *attention.parameters()]:
         torch.nn.init.normal_(parameter)
     return positions, attention
@@ -32,6 +60,7 @@ def naive(name, positions, attention, x, layer):
     heads, dim = attention.heads, width // attention.heads
     q, k, v = attention.project(x).chunk(3, dim=-1)
     out = torch.zeros_like(x)
+    patterns = torch.zeros(batch, heads, length, length, dtype=x.dtype)
     table = None
     if name == "deberta":
         normed = torch.nn.functional.layer_norm(
@@ -51,6 +80,8 @@ def naive(name, positions, attention, x, layer):
             result[i + half] = a * math.sin(angle) + b * math.cos(angle)
         return result
 
+    sharpen = attention.config.sharpen == "log-n"
+    temperature = attention.config.temperature if layer == 0 and not attention.training else 1.0
     for b in range(batch):
         for h in range(heads):
             part = slice(h * dim, (h + 1) * dim)
@@ -63,137 +94,166 @@ def naive(name, positions, attention, x, layer):
                         distance = min(i - j, positions.window - 1)
                         score = score + qi @ table[0][distance, part] + kj @ table[1][distance, part]
                     score = score / math.sqrt((3 if name == "deberta" else 1) * dim)
-                    if attention.bias is not None:
-                        score = score + attention.bias.table[h, min(i - j, attention.config.window - 1)]
-                    scores.append(
-                        score * (math.log(i + 2) / math.log(32) if attention.config.sharpen == "log-n" else 1)
-                    )
+                    if name == "bias":
+                        score = score + positions.tables[layer][h, min(i - j, positions.window - 1)]
+                    scores.append(score / temperature * (math.log(i + 2) / math.log(32) if sharpen else 1))
                 weights = torch.stack(scores).softmax(0)
+                patterns[b, h, i, : i + 1] = weights
                 out[b, i, part] = sum(w * v[b, j, part] for j, w in enumerate(weights))
-    return attention.out(out)
+    return attention.out(out), patterns
+
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # rates of rotation and sharpness are kept in single precision
 
 
 @pytest.mark.parametrize(
-    "more",
-    [{}, {"relative_bias": True}, {"relative_bias": True, "sharpen": "log-n", "window": 2}, {"first_heads": 4}],
+    ("layer", "more"),
+    [
+        (1, {}),
+        (1, {"sharpen": "log-n", "window": 2}),
+        (1, {"window": 1}),
+        (0, {"sharpen": "log-n", "temperature": 0.5, "window": 20}),
+        (0, {"first_heads": 4}),
+    ],
 )
-@pytest.mark.parametrize("block", [3, 4, 128])
 @pytest.mark.parametrize("name", POSITIONS)
-def test_attention_matches_the_double_loop(name, block, more, monkeypatch):
-    monkeypatch.setattr(module, "BLOCK", block)
-    positions, attention = make(name, **more)
+def test_attention_matches_the_double_loop(name, layer, more, monkeypatch):
+    """For queries that follow each other, in blocks of several sizes, and for chosen ones."""
+    positions, attention = make(name, layer, **more)
     x = torch.randn(2, 11, 16, dtype=torch.float64)
-    expected = naive(name, positions, attention, x, 1)
-    fast = attention(x, positions, torch.arange(11), 1)
-    seen = {}
-    watched = attention(x, positions, torch.arange(11), 1, watch=seen.__setitem__)
-    close = {"rtol": 1e-4, "atol": 1e-5}  # rates of rotation and sharpness are kept in single precision
-    torch.testing.assert_close(fast, expected, **close)
-    torch.testing.assert_close(watched, expected, **close)
+    expected, patterns = naive(name, positions, attention, x, layer)
     heads = more.get("first_heads", 2)
-    assert seen["pattern"].shape == (2, heads, 11, 11)
-    torch.testing.assert_close(seen["pattern"].sum(-1), torch.ones(2, heads, 11, dtype=torch.float64))
-    assert (seen["pattern"].triu(1) == 0).all()
-    assert seen["z"].shape == (2, heads, 11, 16 // heads)
+    chosen = torch.tensor([[3, 7, 10, 0], [1, 2, 0, 0]])
+    for block in (3, 4, 128):
+        monkeypatch.setattr(module, "BLOCK", block)
+        fast = attention(x, positions, torch.arange(11))
+        torch.testing.assert_close(fast, expected, **CLOSE)
+        at_chosen = attention(x, positions, torch.arange(11), chosen=chosen)
+        torch.testing.assert_close(at_chosen[0], expected[0, chosen[0]], **CLOSE)
+        torch.testing.assert_close(at_chosen[1], expected[1, chosen[1]], **CLOSE)
+        seen = listen(attention)
+        assert torch.equal(attention(x, positions, torch.arange(11)), fast)
+        pattern = found(seen, layer, "pattern")
+        torch.testing.assert_close(pattern, patterns, **CLOSE)
+        assert (pattern.triu(1) == 0).all()
+        assert pattern.shape == (2, heads, 11, 11)
+        assert found(seen, layer, "z").shape == (2, heads, 11, 16 // heads)
+        attention.tap.taps.listeners.clear()
+        seen = listen(attention)
+        assert torch.equal(attention(x, positions, torch.arange(11), chosen=chosen), at_chosen)
+        for row in range(2):
+            torch.testing.assert_close(
+                found(seen, layer, "pattern")[row], patterns[row][:, chosen[row]], **CLOSE
+            )
+        attention.tap.taps.listeners.clear()
 
 
-@pytest.mark.parametrize("name", ["rope", "deberta"])
+@pytest.mark.parametrize("name", ["rope", "deberta", "bias"])
 def test_relative_encodings_do_not_feel_a_shift(name):
     positions, attention = make(name)
     x = torch.randn(1, 9, 16, dtype=torch.float64)
-    there = attention(x, positions, torch.arange(9) + 100, 0)
-    torch.testing.assert_close(attention(x, positions, torch.arange(9), 0), there)
+    there = attention(x, positions, torch.arange(9) + 100)
+    torch.testing.assert_close(attention(x, positions, torch.arange(9)), there)
 
 
 def test_absolute_positions_are_added_and_limited():
     positions, _ = make("abpe")
-    x = torch.zeros(1, 3, 16, dtype=torch.float64)
-    torch.testing.assert_close(positions.embed(x, torch.tensor([4, 5, 6]))[0], positions.table.weight[4:7])
+    x = torch.randn(1, 3, 16, dtype=torch.float64)
+    summed = x + positions.table.weight[4:7]
+    normed = (summed - summed.mean(-1, keepdim=True)) / (summed.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
+    expected = normed * positions.norm.weight + positions.norm.bias
+    torch.testing.assert_close(positions.enter(x, torch.tensor([4, 5, 6])), expected)
     with pytest.raises(UserError, match="absolute positions for 32 tokens, the sequence has 33"):
-        positions.embed(torch.zeros(1, 33, 16).double(), torch.arange(33))
+        positions.enter(torch.zeros(1, 33, 16).double(), torch.arange(33))
+
+
+def build(name, method=None, **more):
+    torch.manual_seed(1)
+    return Transformer(configure(name, **more), VOCABULARY, method or Discrete())
 
 
 @pytest.mark.parametrize("name", POSITIONS)
 def test_a_block_is_causal_and_blind_to_padding(name):
-    torch.manual_seed(1)
-    model = Transformer(ModelConfig(positions=name, **CONFIG), Vocabulary(task=TaskConfig())).double().eval()
+    model = build(name).double().eval()
     x = torch.randn(2, 12, 16, dtype=torch.float64)
     changed = x.clone()
     changed[:, 7:] = torch.randn(2, 5, 16, dtype=torch.float64)
-    torch.testing.assert_close(model.block(x)[:, :7], model.block(changed)[:, :7])
-    torch.testing.assert_close(model.block(x)[:, :7], model.block(x[:, :7]))
-    assert not torch.allclose(model.block(x)[:, 7:], model.block(changed)[:, 7:])
+    (whole, _), (other, _), (short, _) = model.block(x), model.block(changed), model.block(x[:, :7])
+    torch.testing.assert_close(whole[:, :7], other[:, :7])
+    torch.testing.assert_close(whole[:, :7], short)
+    assert not torch.allclose(whole[:, 7:], other[:, 7:])
 
 
 @pytest.mark.parametrize("name", POSITIONS)
 def test_gradients_reach_every_parameter(name):
-    torch.manual_seed(1)
-    model = Transformer(ModelConfig(positions=name, **CONFIG), Vocabulary(task=TaskConfig()))
+    model = build(name)
     symbols = {key: torch.randint(0, 2, (2, 9)) for key in model.embeddings}
-    sum(logits.square().sum() for logits in model.read(model.block(model.embed(symbols))).values()).backward()
+    x, _ = model.block(model.embed(symbols))
+    sum(logits.square().sum() for logits in model.read(x).values()).backward()
     for parameter_name, parameter in model.named_parameters():
         assert parameter.grad is not None, parameter_name
         assert parameter.grad.abs().sum() > 0 or "project.bias" in parameter_name, parameter_name
 
 
-def test_what_training_reads_aside_reaches_every_parameter_it_should():
-    torch.manual_seed(1)
-    settings = {"lookup": True, "partial": True, "mlp_depth": 4, "first_mlp": False}
-    model = Transformer(ModelConfig(positions="nope", **CONFIG, **settings), Vocabulary(task=TaskConfig()))
+def test_auxiliary_readouts_reach_every_parameter_they_should():
+    method = Discrete(lookup_weight=1.0, partial_weight=1.0)
+    model = build("nope", method, mlp_depth=4, first_mlp=False)
     symbols = {key: torch.randint(0, 2, (2, 9)) for key in model.embeddings}
-    asides: dict[str, torch.Tensor] = {}
-    model.block(model.embed(symbols), asides=asides)
+    _, inner = model.block(model.embed(symbols))
     assert not any(name.startswith("layers.0.mlp") for name, _ in model.named_parameters())
     touched = {}
     for name in ("lookup", "partial"):
         model.zero_grad()
-        getattr(model, name)(asides[name]).square().sum().backward(retain_graph=True)
+        model.auxiliary[name](inner[name]).square().sum().backward(retain_graph=True)
         touched[name] = {part for part, parameter in model.named_parameters() if parameter.grad is not None}
     assert not any(part.startswith("layers.1") for part in touched["lookup"])
-    reached = [
-        any(part.startswith(f"layers.1.more_mlps.{number}") for part in touched["partial"]) for number in range(3)
-    ]
-    assert reached == [True, False, False]  # two of four MLPs: the layer's own, and the first of the others
+    reached = [any(part.startswith(f"layers.1.mlps.{number}.") for part in touched["partial"]) for number in range(4)]
+    assert reached == [True, True, False, False]
 
 
-@pytest.mark.parametrize("block", [3, 128])
-def test_a_relative_bias_adds_a_number_for_each_distance(block, monkeypatch):
-    monkeypatch.setattr(module, "BLOCK", block)
-    config = ModelConfig(positions="nope", relative_bias=True, offset_heads=2, **CONFIG)
-    torch.manual_seed(0)
-    positions, attention = POSITIONS["nope"](config), Attention(config, 1).double()
-    assert attention.bias.table[0].tolist() == [0, 5, 0, 0, 0]
-    assert attention.bias.table[1].tolist() == [0, 0, 5, 0, 0]
-    assert (Attention(config, 0).bias.table == 0).all()
-    torch.nn.init.normal_(attention.bias.table)
-    x = torch.randn(1, 9, 16, dtype=torch.float64)
-    seen = {}
-    fast = attention(x, positions, torch.arange(9), 1)
-    torch.testing.assert_close(attention(x, positions, torch.arange(9), 1, watch=seen.__setitem__), fast)
-    q, k, _ = attention.project(x).chunk(3, dim=-1)
-    for head in range(2):
-        part = slice(8 * head, 8 * head + 8)
-        for i in range(9):
-            scores = [
-                q[0, i, part] @ k[0, j, part] / math.sqrt(8) + attention.bias.table[head, min(i - j, 4)]
-                for j in range(i + 1)
-            ]
-            torch.testing.assert_close(seen["pattern"][0, head, i, : i + 1], torch.stack(scores).softmax(0))
+def test_biases_of_distances_may_start_at_one():
+    tables = POSITIONS["bias"](configure("bias", offset_heads=2)).tables
+    assert tables[1][0].tolist() == [0, 5, 0, 0, 0]
+    assert tables[1][1].tolist() == [0, 0, 5, 0, 0]
+    assert (tables[0] == 0).all()
+    shapes = [tuple(table.shape) for table in POSITIONS["bias"](configure("bias", first_heads=4, window=7)).tables]
+    assert shapes == [(4, 7), (2, 7)]
+
+
+@pytest.mark.parametrize("window", [1, 2, 5, 30])
+def test_a_bias_of_each_distance_is_added_to_the_scores(window):
+    """Scores of consecutive and of chosen queries differ from plain products by the bias, up to a constant a row."""
+    positions, _ = make("bias", window=window)
+    queries, keys = torch.randn(2, 2, 11, 8).double(), torch.randn(2, 2, 11, 8).double()
+    sharpness = torch.rand(11, 1).double() + 0.5
+    table = positions.tables[1]
+    expected = torch.zeros(2, 2, 11, 11).double()
+    for i in range(11):
+        for j in range(11):
+            bias = table[:, min(max(i - j, 0), window - 1)] - table[:, -1]
+            expected[:, :, i, j] = (queries[:, :, i] * keys[:, :, j]).sum(-1) + bias * sharpness[i, 0]
+    whole = positions.scores(queries, keys, 1, scale=1.0, sharpness=sharpness)
+    torch.testing.assert_close(whole.tril(), expected.tril())
+    for start, end in ((0, 4), (4, 8), (8, 11), (10, 11)):  # a block of queries up to the last key it sees
+        part = positions.scores(queries[:, :, start:end], keys[:, :, :end], 1, scale=1.0, sharpness=sharpness[start:end])
+        torch.testing.assert_close(part.tril(start), expected[:, :, start:end, :end].tril(start))
+    chosen = torch.tensor([[3, 10, 0], [7, 7, 1]])
+    at = torch.stack([queries[0][:, chosen[0]], queries[1][:, chosen[1]]])
+    sharp = sharpness[chosen][:, None]  # [batch, 1, query, 1]
+    some = positions.scores(at, keys, 1, scale=1.0, sharpness=sharp, chosen=chosen)
+    for row in range(2):
+        torch.testing.assert_close(some[row], expected[row][:, chosen[row]])
 
 
 @pytest.mark.parametrize("name", POSITIONS)
 def test_sharper_attention_scales_all_scores(name):
     patterns = {}
     for sharpen, temperature in (("none", 1.0), ("log-n", 1.0), ("none", 0.5)):
-        torch.manual_seed(0)
-        config = ModelConfig(positions=name, sharpen=sharpen, temperature=temperature, **CONFIG)
-        positions, attention = POSITIONS[name](config).double(), Attention(config).double().eval()
-        for parameter in [*positions.parameters(), *attention.parameters()]:
-            torch.nn.init.normal_(parameter)
-        x, seen = torch.randn(1, 9, 16, dtype=torch.float64), {}
-        watched = attention(x, positions, torch.arange(9), 0, watch=seen.__setitem__)
-        torch.testing.assert_close(attention(x, positions, torch.arange(9), 0), watched)
-        patterns[sharpen, temperature] = seen["pattern"].tril().clamp(min=1e-300).log()
+        positions, attention = make(name, 0, sharpen=sharpen, temperature=temperature)
+        x = torch.randn(1, 9, 16, dtype=torch.float64)
+        seen = listen(attention)
+        attention(x, positions, torch.arange(9))
+        patterns[sharpen, temperature] = found(seen, 0, "pattern").tril().clamp(min=1e-300).log()
     for row in range(1, 9):  # log-probabilities differ from scores by a constant a row
         plain = patterns["none", 1.0][0, 0, row, : row + 1].diff()
         factor = math.log(row + 2) / math.log(32)
@@ -201,35 +261,45 @@ def test_sharper_attention_scales_all_scores(name):
         torch.testing.assert_close(patterns["none", 0.5][0, 0, row, : row + 1].diff(), plain * 2)
 
 
-def test_hard_attention_takes_the_best_key_at_inference_only():
-    config = ModelConfig(positions="nope", hard=True, **CONFIG)
-    torch.manual_seed(0)
-    positions, attention, seen = POSITIONS["nope"](config), Attention(config), {}
-    x = torch.randn(1, 9, 16)
-    attention(x, positions, torch.arange(9), 0, watch=seen.__setitem__)
-    assert seen["pattern"].max(-1).values.min() < 1
-    attention.eval()(x, positions, torch.arange(9), 0, watch=seen.__setitem__)
-    assert set(seen["pattern"].unique().tolist()) == {0.0, 1.0}
+def test_only_the_layer_of_look_ups_gets_colder_and_only_at_inference():
+    x = torch.randn(1, 9, 16, dtype=torch.float64)
+    for layer, training in ((1, False), (0, True), (0, False)):
+        outputs = []
+        for temperature in (1.0, 0.5):
+            positions, attention = make("nope", layer, temperature=temperature)
+            outputs.append(attention.train(training)(x, positions, torch.arange(9)))
+        assert torch.equal(*outputs) == (layer == 1 or training)
 
 
-def test_only_the_layer_of_look_ups_gets_colder():
-    torch.manual_seed(0)
-    config = ModelConfig(positions="nope", temperature=0.5, hard=True, **CONFIG)
-    later, plain = Attention(config, 1).eval(), Attention(ModelConfig(positions="nope", **CONFIG), 1).eval()
-    plain.load_state_dict(later.state_dict())
-    x, positions = torch.randn(1, 9, 16), POSITIONS["nope"](config)
-    assert torch.equal(later(x, positions, torch.arange(9), 1), plain(x, positions, torch.arange(9), 1))
-
-
-@pytest.mark.parametrize("more", [{}, {"relative_bias": True, "offset_heads": 1, "sharpen": "log-n", "mlp_depth": 3}])
+@pytest.mark.parametrize("more", [{}, {"offset_heads": 1, "sharpen": "log-n", "mlp_depth": 3, "first_heads": 1}])
 @pytest.mark.parametrize("name", POSITIONS)
-def test_a_focused_last_layer_gives_what_the_full_one_gives_there(name, more):
-    torch.manual_seed(1)
-    config = ModelConfig(positions=name, pin_static=True, **CONFIG, **more)
-    model = Transformer(config, Vocabulary(task=TaskConfig())).double().eval()
+def test_a_last_layer_of_chosen_positions_gives_what_the_full_one_gives_there(name, more):
+    model = build(name, Discrete(pin_static=True), **more).double().eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     x = torch.randn(2, 12, 16, dtype=torch.float64)
     chosen = torch.tensor([[3, 7, 11], [1, 2, 0]])
-    full = model.block(x)
-    torch.testing.assert_close(model.block(x, chosen=chosen), torch.stack([full[0, chosen[0]], full[1, chosen[1]]]))
+    (full, whole), (some, inner) = model.block(x), model.block(x, chosen=chosen)
+    torch.testing.assert_close(some, torch.stack([full[0, chosen[0]], full[1, chosen[1]]]))
+    torch.testing.assert_close(inner["lookup"], whole["lookup"])
+    partial = whole["partial"]
+    torch.testing.assert_close(inner["partial"], torch.stack([partial[0, chosen[0]], partial[1, chosen[1]]]))
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_the_authors_dropout_acts_in_training_alone(name):
+    model = build(name, dropout=0.5, dropout_at="authors")
+    x = torch.randn(2, 9, 16)
+    torch.manual_seed(0)
+    first, second = model.block(x)[0], model.block(x)[0]
+    assert not torch.equal(first, second)
+    model.eval()
+    assert torch.equal(model.block(x)[0], model.block(x)[0])
+    torch.manual_seed(0)
+    attention = model.layers[0].attention.train()
+    places = torch.arange(9)
+    seen = listen(attention)
+    attention(x, model.positions, places)
+    if not model.positions.fusable:  # the pattern that mixes values has zeros, and what is left adds up to more
+        pattern = found(seen, 0, "pattern").tril()
+        assert 0.3 < (pattern[torch.ones_like(pattern).tril() > 0] == 0).float().mean() < 0.7

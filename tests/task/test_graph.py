@@ -4,7 +4,7 @@ import pytest
 
 from latentloop.config import GraphConfig, TaskConfig
 from latentloop.errors import UserError
-from latentloop.task.families import FAMILIES
+from latentloop.families import FAMILIES
 from latentloop.task.graph import ABSENT, EMPTY, concatenate, sample
 from latentloop.task.oracle import solve
 from latentloop.task.text import parse, to_text

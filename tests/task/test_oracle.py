@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from latentloop.config import TaskConfig
 from latentloop.task.arithmetic import table
 from latentloop.task.graph import EMPTY
-from latentloop.task.oracle import solve, step, trace
+from latentloop.task.oracle import solve, update, trace
 from latentloop.task.text import parse, to_text
 from paper import NINE_GENERATIONS, NINE_NODES, evaluate_text
 from strategies import given_problems
@@ -41,7 +41,7 @@ def test_the_trace_fills_in_one_generation_an_iteration(task, problems):
     for iteration, state in enumerate(states):
         reached = (solution.depths <= iteration) & problems.exists
         assert (state == np.where(reached, solution.values, EMPTY)).all()
-    assert (step(problems, states[-1]) == states[-1]).all()
+    assert (update(problems, states[-1]) == states[-1]).all()
 
 
 @given_problems(state_seed=st.integers(0, 2**32))
@@ -50,7 +50,7 @@ def test_any_state_heals_within_depth_steps(task, problems, state_seed):
     rng = np.random.default_rng(state_seed)
     state = rng.integers(EMPTY, problems.modulus, problems.names.shape, dtype=np.int8)
     for iteration in range(int(solution.depths.max())):
-        state = step(problems, state)
+        state = update(problems, state)
         right = solution.depths <= iteration + 1
         assert (state[right] == solution.values[right]).all()
     assert (state == solution.values).all()
@@ -59,7 +59,7 @@ def test_any_state_heals_within_depth_steps(task, problems, state_seed):
 def test_one_step_recomputes_every_node_from_its_parents_current_values():
     problems = parse("20 = x7 ; 2 = x42 ; x7 + x42 = x23 ; x23 * x7 - x42 = x1 ; x1 = x2", ALL)
     wrong = np.array([[5, 6, EMPTY, 1, 9]], np.int8)
-    assert step(problems, wrong).tolist() == [[20, 2, 11, EMPTY, 1]]
+    assert update(problems, wrong).tolist() == [[20, 2, 11, EMPTY, 1]]
 
 
 def test_the_table_knows_empty_and_absent():

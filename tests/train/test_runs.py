@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,7 @@ from small_runs import QUICK, command, go, quick, weights
 
 
 def test_presets_are_valid_and_name_their_method():
-    assert {run.method for run in PRESETS.values()} == set(METHODS)
+    assert {run.method.name for run in PRESETS.values()} == set(METHODS)
     for run in PRESETS.values():
         assert RunConfig.from_dict(json.loads(json.dumps(run.to_dict()))) == run
 
@@ -49,15 +48,14 @@ def test_a_run_leaves_checkpoints_and_metrics(name, tmp_path):
 
 
 def test_the_best_checkpoint_has_the_least_validation_loss(tmp_path):
-    go(quick(lr=0.5, schedule="constant", ema=0.0, validate_every=2), tmp_path / "run")
+    go(quick(lr=0.5, schedule="constant", final_lr=0.0, ema=0.0, validate_every=2), tmp_path / "run")
     losses = {row["step"]: row["loss"] for row in read_log(tmp_path / "run") if row["kind"] == "validation"}
     assert read_checkpoint(tmp_path / "run" / "best").metrics["step"] == min(losses, key=losses.__getitem__)
 
 
 @pytest.mark.parametrize("name", ["corrected", "cot"])
 def test_stopping_and_resuming_changes_nothing(name, tmp_path):
-    run = quick(name)
-    run = replace(run, model=replace(run.model, dropout=0.2))
+    run = quick(name, dropout=0.2)
     go(run, tmp_path / "whole")
     assert go(run, tmp_path / "parts", minutes=0.0).reason == "minutes"
     assert read_checkpoint(tmp_path / "parts" / "last").metrics["step"] == 1
@@ -243,18 +241,21 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
         (["train", "--preset", "tiny-discrete", "--heads", "5"], "divisible by the heads"),
         (["train", "--resume", "nowhere"], "cannot read nowhere/config.json"),
         (["train", "--config", "bad.json"], "unknown key 'metod' in the run"),
-        (["train", "--preset", "tiny-discrete", "--lr", "nan"], "lr in the training must be of type float, got nan"),
+        (["train", "--preset", "tiny-discrete", "--lr", "nan"], "--lr in the training must be of type float, got nan"),
         (["train", "--preset", "tiny-discrete", "--minutes", "-1"], "minutes must not be negative"),
         (["train", "--preset", "tiny-discrete", "--output", "bad.json"], "the run folder bad.json is a file"),
-        (["train", "--preset", "tiny-feedforward", "--lookup"], "lookup and partial must be off"),
+        (
+            ["train", "--preset", "tiny-feedforward", "--lookup-weight", "1"],
+            "--lookup-weight is a setting of continuous and discrete and corrected and stable",
+        ),
         (
             ["train", "--preset", "tiny-discrete", "--positions", "abpe", "--max-positions", "40"],
-            "need up to 66 positions",
+            "need --max-positions of up to 66, got 40",
         ),
         (["train", "--preset", "tiny-stable", "--seed", str(2**64)], "up to but not 2^64"),
         (["train", "--preset", "tiny-stable", "--temperature", "1e-40"], "temperature must be at least 0.01"),
         (["train", "--preset", "tiny-stable", "--true-states", "0.9", "--damaged-states", "0.9"], "at most 1 together"),
-        (["train", "--preset", "tiny-stable", "--window", "1"], "offset_heads must be 0 to 0"),
+        (["train", "--preset", "tiny-stable", "--window", "1"], "--offset-heads must be at least 0 and at most 0, got 3"),
         (["train", "--preset", "tiny-add", "--preset", "tiny-discret"], "unknown preset 'tiny-discret'"),
         (["train", "--preset", "tiny-stable", "--states", "0"], "states must be at least 1"),
         (["train", "--config", "worse.json"], "the model must be a mapping of settings, got 5"),

@@ -136,19 +136,15 @@ class Attention(nn.Module):
                 sharpness=sharp,
                 chosen=chosen,
             )  # [batch, head, block, reach]
-            if visible is not None:
-                scores.masked_fill_(~visible[:, :, start:end, :reach], -torch.inf)
-            elif chosen is not None:
-                later = torch.arange(columns, device=scores.device) > chosen[..., None]  # [batch, query, key]
-                scores.masked_fill_(later[:, None], -torch.inf)
-            else:  # only the block's own keys can come after a query of it
-                rows = end - start
-                later = torch.ones(rows, rows, dtype=torch.bool, device=scores.device).triu(1)
-                scores[..., reach - rows :].masked_fill_(later, -torch.inf)
+            self._hide_later(scores, -torch.inf, start, chosen, visible)
             computed = scores
             scores = self.tap.replaced("scores", computed, start)
+            if scores is not computed:  # a patch lets no query see later keys
+                self._hide_later(scores, -torch.inf, start, chosen, visible)
             weights = scores.softmax(-1)
             pattern = self.tap.replaced("pattern", weights, start)  # [batch, head, block, reach]
+            if pattern is not weights:
+                self._hide_later(pattern, 0.0, start, chosen, visible)
             replaced = replaced or scores is not computed or pattern is not weights
             if self.dropout and self.training:
                 pattern = F.dropout(pattern, self.dropout)
@@ -160,6 +156,25 @@ class Attention(nn.Module):
             if parts:
                 self.tap.record(name, torch.cat(parts, dim=2))
         return torch.cat(mixed, dim=2), replaced
+
+    def _hide_later(
+        self,
+        x: Float[Tensor, "batch head block reach"],
+        fill: float,
+        start: int,
+        chosen: Int[Tensor, "batch query"] | None,
+        visible: Tensor | None,
+    ) -> None:
+        """Fill entries of keys that a query must not see, in place; ``start`` is the first query of the block."""
+        rows, reach = x.shape[-2:]
+        if visible is not None:
+            x.masked_fill_(~visible[:, :, start : start + rows, :reach], fill)
+        elif chosen is not None:
+            later = torch.arange(reach, device=x.device) > chosen[..., None]  # [batch, query, key]
+            x.masked_fill_(later[:, None], fill)
+        else:  # only the block's own keys can come after a query of it
+            later = torch.ones(rows, rows, dtype=torch.bool, device=x.device).triu(1)
+            x[..., reach - rows :].masked_fill_(later, fill)
 
     def _windowed(
         self,

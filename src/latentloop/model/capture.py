@@ -9,7 +9,7 @@ Names are TransformerLens': see ``latentloop.model.tap.NAMES``. Nothing is left 
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ BY_HEAD = ("q", "k", "v", "scores", "pattern", "z", "head_out")
 """Activations [batch, head, position, ..]; others are [batch, position, ..]."""
 
 
+@runtime_checkable
 class Tapped(Protocol):
     """A model with taps, such as ``latentloop.model.transformer.Transformer``."""
 
@@ -106,8 +107,11 @@ class _Patch:
         by_head = name.partition(".")[0] in BY_HEAD
         axis = 2 if by_head else 1
         new = torch.as_tensor(self.value, dtype=value.dtype, device=value.device)
-        if new.ndim == value.ndim and new.shape[axis] > 1:  # the part of this block, and of the keys it sees
-            new = new.narrow(axis, start, value.shape[axis])[..., : value.shape[-1]]
+        new = new.reshape((1,) * (value.ndim - new.ndim) + new.shape)
+        if new.shape[axis] > 1:  # the part of this block of queries
+            new = new.narrow(axis, start, value.shape[axis])
+        if name in ("scores", "pattern"):  # and of the keys it sees
+            new = new[..., : value.shape[-1]]
         elsewhere = torch.ones_like(value, dtype=torch.bool)
         rows = torch.arange(start, start + value.shape[axis], device=value.device)
         if self.positions is not None:

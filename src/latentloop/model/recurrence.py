@@ -6,7 +6,7 @@ the training of methods that carry hidden vectors.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Bool
 from torch import Tensor
@@ -15,6 +15,7 @@ from latentloop.model.transformer import Output, Transformer
 from latentloop.tokens.state import Layout, State
 
 
+@runtime_checkable
 class Halt(Protocol):
     """Decides which problems of a batch go on; see ``latentloop.model.watch``."""
 

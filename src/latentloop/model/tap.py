@@ -4,7 +4,7 @@ A model that nobody listens to computes nothing more than one that has no taps. 
 """
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -15,6 +15,7 @@ NAMES = (
 """Where taps are. A further MLP of a layer counts on, as in ``mlp_post.1``; logits name their factor, ``logits.value``."""
 
 
+@runtime_checkable
 class Listener(Protocol):
     """Something that reads or replaces activations; ``layer`` is None for what belongs to no layer."""
 

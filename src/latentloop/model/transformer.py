@@ -83,10 +83,10 @@ class Layer(nn.Module):
 class Output:
     """What one application of the block gives, at every position; where only values are read, at right-hand sides."""
 
-    logits: dict[str, Float[Tensor, "batch query symbol"]]
+    logits: dict[str, Float[Tensor, "batch query _symbol"]]
     """By factor."""
     hidden: Float[Tensor, "batch query width"]
-    auxiliary: dict[str, Float[Tensor, "batch pos symbol"]]
+    auxiliary: dict[str, Float[Tensor, "batch _query _symbol"]]
     """Logits of the auxiliary read-outs, in training: ``lookup`` at every position, ``partial`` where logits are."""
 
 

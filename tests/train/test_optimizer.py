@@ -1,4 +1,4 @@
-"""Optimiser parts against independent code."""
+"""Optimizer parts against independent code."""
 
 import math
 from dataclasses import replace
@@ -7,19 +7,20 @@ import pytest
 import torch
 
 from latentloop.config import TrainConfig
-from latentloop.methods import method
 from latentloop.model.build import build_model
 from latentloop.presets import preset
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.devices import make_fabric
-from latentloop.train.loop import backward, draw_lesson
+from latentloop.train.data import sample_batch
+from latentloop.train.loop import backward
 from latentloop.train.loss import Learner
-from latentloop.train.optimise import RunningMean, learning_rate, make_optimizer
+from latentloop.train.optimizer import MovingAverage, learning_rate, make_optimizer
 
 
 @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
 def test_the_schedule_is_torchs(schedule):
-    train = TrainConfig(steps=50, warmup=10, lr=0.1, schedule=schedule, final_lr=0.2)
+    last = {} if schedule == "constant" else {"final_lr": 0.2}
+    train = TrainConfig(steps=50, warmup=10, lr=0.1, schedule=schedule, **last)
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
     rise = torch.optim.lr_scheduler.LinearLR(optimizer, 0.1, 1.0, 9)
     fall = {
@@ -34,17 +35,19 @@ def test_the_schedule_is_torchs(schedule):
         both.step()
 
 
-def test_only_matrices_decay():
+@pytest.mark.parametrize("decay", ["matrices", "all"])
+def test_matrices_decay_or_everything(decay):
     model = build_model(preset("tiny-discrete"))
-    optimizer = make_optimizer(model, TrainConfig(weight_decay=0.3))
+    optimizer = make_optimizer(model, TrainConfig(weight_decay=0.3, decay=decay))
     decayed = {id(p) for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]}
+    assert sum(len(group["params"]) for group in optimizer.param_groups) == len(list(model.parameters()))
     for name, parameter in model.named_parameters():
-        assert (id(parameter) in decayed) == (parameter.ndim >= 2), name
+        assert (id(parameter) in decayed) == (decay == "all" or parameter.ndim >= 2), name
 
 
-def test_the_running_mean_is_torchs():
+def test_the_moving_average_is_that_of_the_formula():
     model = build_model(preset("tiny-discrete"))
-    mean = RunningMean(model, 0.8)
+    mean = MovingAverage(model, 0.8)
     reference = {name: p.detach().clone().double() for name, p in model.named_parameters()}
     for step in range(30):
         with torch.no_grad():
@@ -70,8 +73,8 @@ def test_clipping_scales_the_whole_gradient_to_the_norm():
     run = preset("tiny-discrete")
     fabric, vocabulary = make_fabric(run), Vocabulary(task=run.task)
     model = build_model(run)
-    learner, optimizer = fabric.setup(Learner(model, method(run.method)), make_optimizer(model, run.train))
-    backward(fabric, learner, draw_lesson(run, 0, vocabulary, 0), 64)
+    learner, optimizer = fabric.setup(Learner(model), make_optimizer(model, run.train))
+    backward(fabric, learner, sample_batch(run, 0, vocabulary, 0), 64)
     before = {name: p.grad.double().clone() for name, p in model.named_parameters()}
     norm = math.sqrt(sum(float(grad.square().sum()) for grad in before.values()))
     fabric.clip_gradients(learner, optimizer, max_norm=norm / 3)

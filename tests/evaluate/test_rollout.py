@@ -1,31 +1,29 @@
 """Halting, against a model whose every answer is known: the oracle in a transformer's clothes."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
-from clockwork import Clockwork, clockwork_loop
+from clockwork import Clockwork, clockwork
 from latentloop.config import GraphConfig
-from latentloop.evaluate.generalization import count_thought, evaluate_size
+from latentloop.evaluate.generalization import count_rollout, evaluate_size
 from latentloop.evaluate.metrics import Counts, wilson
-from latentloop.evaluate.think import default_cap, think
-from latentloop.methods import method
+from latentloop.evaluate.rollout import default_cap, roll_out
+from latentloop.halting import Limits
 from latentloop.model.build import build_model
 from latentloop.presets import preset
+from latentloop.schema import changed
 from latentloop.task.graph import sample
 from latentloop.task.oracle import solve, trace
 from latentloop.task.splits import drawn_generator, published_problems
 from latentloop.tokens.vocabulary import Vocabulary
 
 RUN = preset("tiny-discrete")
-DISCRETE = method("discrete")
 
 
 @pytest.fixture
 def model():
-    return Clockwork(RUN.model, Vocabulary(task=RUN.task))
+    return Clockwork(RUN.model, Vocabulary(task=RUN.task), RUN.method)
 
 
 def draw(count=20, **graph):
@@ -39,23 +37,23 @@ def limits(problems, value=40):
 def test_a_perfect_model_halts_one_iteration_after_it_is_done(model):
     problems = draw()
     solution, states = solve(problems), trace(problems)
-    for row, thought in enumerate(think(model, DISCRETE, problems, limits(problems))):
+    for row, rollout in enumerate(roll_out(model, problems, limits(problems))):
         size, depth = problems.sizes[row], int(solution.depths[row].max())
-        assert thought.fixpoint == thought.iterations == depth + 1
-        assert thought.cycle is None
+        assert rollout.fixpoint == rollout.iterations == depth + 1
+        assert rollout.cycle is None
         for iteration in range(depth + 4):
             expected = states[min(iteration, len(states) - 1), row, :size]
-            assert thought.at(iteration).tolist() == expected.tolist()
+            assert rollout.at(iteration).tolist() == expected.tolist()
 
 
-def test_thinking_can_start_from_any_state(model):
+def test_rolling_out_can_start_from_any_state(model):
     problems = draw()
     solution = solve(problems)
     start = np.random.default_rng(0).integers(-1, 23, problems.names.shape, dtype=np.int8)
-    for row, thought in enumerate(think(model, DISCRETE, problems, limits(problems), start=start)):
+    for row, rollout in enumerate(roll_out(model, problems, limits(problems), start=start)):
         size = problems.sizes[row]
-        assert thought.states[0].tolist() == start[row, :size].tolist()
-        assert thought.states[-1].tolist() == solution.values[row, :size].tolist()
+        assert rollout.states[0].tolist() == start[row, :size].tolist()
+        assert rollout.states[-1].tolist() == solution.values[row, :size].tolist()
 
 
 def test_circles_are_found_and_followed_for_ever(model):
@@ -68,29 +66,29 @@ def test_circles_are_found_and_followed_for_ever(model):
 
     model.twist = turn
     problems = draw(4, nodes=6, min_nodes=6)
-    for thought in think(model, DISCRETE, problems, limits(problems)):
-        assert thought.fixpoint is None
-        start, length = thought.cycle
+    for rollout in roll_out(model, problems, limits(problems)):
+        assert rollout.fixpoint is None
+        start, length = rollout.cycle
         assert length == 23
-        assert thought.iterations == start + length
-        assert thought.at(start + 5).tolist() == thought.at(start + 5 + 3 * length).tolist()
-        assert thought.at(start + 5).tolist() != thought.at(start + 6).tolist()
+        assert rollout.iterations == start + length
+        assert rollout.at(start + 5).tolist() == rollout.at(start + 5 + 3 * length).tolist()
+        assert rollout.at(start + 5).tolist() != rollout.at(start + 6).tolist()
 
 
 def test_limits_end_what_does_not_halt(model):
     problems = draw()
-    for thought in think(model, DISCRETE, problems, limits(problems, 2)):
-        assert thought.iterations == 2
+    for rollout in roll_out(model, problems, limits(problems, 2)):
+        assert rollout.iterations == 2
 
 
-def loop_of(model):
-    loop = clockwork_loop(RUN.task)
-    loop.model = model
-    return loop
+def trained(model):
+    loaded = clockwork(RUN.task)
+    loaded.model = model
+    return loaded
 
 
 def test_counts_of_a_perfect_model(model):
-    counts = evaluate_size(loop_of(model), 16, 24)
+    counts = evaluate_size(trained(model), 16, 24)
     figures = counts.figures()
     assert figures["solved"] == figures["nodes_right"] == 1.0
     assert (figures["false_halts"], figures["cycles"], figures["caps"]) == (0, 0, 0)
@@ -108,22 +106,22 @@ def test_a_model_that_settles_on_a_wrong_value_has_false_halts(model):
     model.twist = lambda values, before, kinds: torch.cat(
         [values[:, :2], torch.zeros_like(values[:, 2:3]), values[:, 3:]], 1
     )
-    counts = evaluate_size(loop_of(model), 16, 24)
+    counts = evaluate_size(trained(model), 16, 24)
     wrong = 24 - counts.solved
     assert counts.false_halts == wrong > 12
     assert 0 < counts.nodes_right < counts.nodes
 
 
 def test_the_depth_rule_stops_earlier_than_the_fixed_point(model):
-    by_depth = evaluate_size(loop_of(model), 16, 24, halt="depth").figures()
-    by_state = evaluate_size(loop_of(model), 16, 24).figures()
+    by_depth = evaluate_size(trained(model), 16, 24, halt="depth").figures()
+    by_state = evaluate_size(trained(model), 16, 24).figures()
     assert by_depth["solved"] == 1.0
     assert by_depth["iterations_by_depth"] == 1.0
     assert by_state["iterations"] == by_depth["iterations"] + 1
 
 
 def test_a_cap_is_reported(model):
-    figures = evaluate_size(loop_of(model), 16, 24, cap=2).figures()
+    figures = evaluate_size(trained(model), 16, 24, cap=2).figures()
     assert figures["caps"] == 1.0
     assert figures["solved"] == 0.0
     assert figures["solved_depth"] == 1.0
@@ -132,24 +130,26 @@ def test_a_cap_is_reported(model):
 def test_counts_merge():
     problems = draw()
     solution = solve(problems)
-    thoughts = think(Clockwork(RUN.model, Vocabulary(task=RUN.task)), DISCRETE, problems, limits(problems))
+    rollouts = roll_out(Clockwork(RUN.model, Vocabulary(task=RUN.task), RUN.method), problems, limits(problems))
     whole, left, right = Counts(), Counts(), Counts()
-    for row, thought in enumerate(thoughts):
+    for row, rollout in enumerate(rollouts):
         depth = int(solution.depths[row].max())
-        stop = {"depth": depth, "paper": depth + 1, "fixed": 0}
+        size = problems.sizes[row]
+        known = Limits(cap=40, depth=depth, deepest=depth)
         for counts in (whole, left if row % 3 else right):
-            count_thought(counts, thought, solution.values[row], solution.depths[row], "fixpoint", 40, stop, 12)
+            values, depths = solution.values[row, :size], solution.depths[row, :size]
+            count_rollout(counts, rollout, values, depths, "fixpoint", known, 12)
     left.add(right)
     assert left.curves() == whole.curves()
     assert left.figures() == pytest.approx(whole.figures())
 
 
-def test_real_models_think_the_same_alone_and_together():
+def test_real_models_do_the_same_alone_and_together():
     model = build_model(RUN).eval()
     problems = draw(12)
-    together = think(model, DISCRETE, problems, limits(problems, 6))
+    together = roll_out(model, problems, limits(problems, 6))
     for row in range(len(problems)):
-        alone = think(model, DISCRETE, problems[row : row + 1], limits(problems[:1], 6))[0]
+        alone = roll_out(model, problems[row : row + 1], limits(problems[:1], 6))[0]
         assert alone.states.tolist() == together[row].states.tolist()
         assert (alone.fixpoint, alone.cycle) == (together[row].fixpoint, together[row].cycle)
 
@@ -157,8 +157,8 @@ def test_real_models_think_the_same_alone_and_together():
 def test_hidden_states_go_on_when_asked_to():
     run = preset("tiny-continuous")
     model, problems = build_model(run).eval(), draw(6)
-    early = think(model, method("continuous"), problems, limits(problems, 12))
-    late = think(model, method("continuous"), problems, limits(problems, 12), leave=False)
+    early = roll_out(model, problems, limits(problems, 12))
+    late = roll_out(model, problems, limits(problems, 12), leave=False)
     for first, second in zip(early, late, strict=True):
         assert second.iterations == 12
         assert first.fixpoint == second.fixpoint
@@ -173,12 +173,10 @@ def test_wilson_intervals(right, total, low, high):
     assert wilson(right, total) == (pytest.approx(low, abs=5e-4), pytest.approx(high, abs=5e-4))
 
 
-def test_caps_allow_the_deepest_graph():
+def test_caps_allow_the_deepest_graph(model):
     problems = draw(3, nodes=20, min_nodes=20, family="chain")
-    thoughts = think(
-        Clockwork(RUN.model, Vocabulary(task=RUN.task)), DISCRETE, problems, limits(problems, default_cap(20))
-    )
-    assert [thought.fixpoint for thought in thoughts] == [21] * 3
+    rollouts = roll_out(model, problems, limits(problems, default_cap(20)))
+    assert [rollout.fixpoint for rollout in rollouts] == [21] * 3
 
 
 def test_states_compare_all_four_factors(model):
@@ -192,6 +190,6 @@ def test_states_compare_all_four_factors(model):
 
     model.read = restless
     problems = draw(2, nodes=6, min_nodes=6, family="star")
-    assert all(thought.fixpoint is None for thought in think(model, DISCRETE, problems, limits(problems, 5)))
-    model.config = replace(RUN.model, pin_static=True)
-    assert all(thought.fixpoint == 3 for thought in think(model, DISCRETE, problems, limits(problems, 5)))
+    assert all(rollout.fixpoint is None for rollout in roll_out(model, problems, limits(problems, 5)))
+    model.method = changed(RUN.method, pin_static=True)
+    assert all(rollout.fixpoint == 3 for rollout in roll_out(model, problems, limits(problems, 5)))
