@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from clockwork import clockwork
 from latentloop.config import GraphConfig, ModelConfig, TaskConfig
-from latentloop.config.positions import PositionsConfig
+from latentloop.config.positions import LocalConfig, PositionsConfig
 from latentloop.errors import UserError
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.rollout import roll_out
@@ -66,20 +66,21 @@ def equal(left, right):
     return all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
 
 
-def expected_shapes(kind):
+def expected_shapes(kind, encoding):
     batch, length = TOKENS.shape if kind == "cot" else STATE.value.shape
     shapes = {}
     for iteration in range(ITERATIONS):
         for layer, heads in enumerate(HEADS):
             queries = LAYOUT.rhs.shape[1] if layer == 1 and kind == "pinned" else length
             dim = WIDTH // heads
+            keys = LocalConfig().window if layer == 1 and encoding == "local" else length
             of_layer = {
                 "resid_pre": (batch, length, WIDTH),
                 "q": (batch, heads, queries, dim),
                 "k": (batch, heads, length, dim),
                 "v": (batch, heads, length, dim),
-                "scores": (batch, heads, queries, length),
-                "pattern": (batch, heads, queries, length),
+                "scores": (batch, heads, queries, keys),
+                "pattern": (batch, heads, queries, keys),
                 "z": (batch, heads, queries, dim),
                 "head_out": (batch, heads, queries, WIDTH),
                 "resid_mid": (batch, queries, WIDTH),
@@ -108,7 +109,7 @@ def test_every_name_is_captured_and_no_bit_changes(kind, encoding, monkeypatch):
         before = run(model)
         with capture(model, NAMES) as seen:
             assert equal(run(model), before)
-        assert {key: tuple(seen[key].shape) for key in seen} == expected_shapes(kind)
+        assert {key: tuple(seen[key].shape) for key in seen} == expected_shapes(kind, encoding)
         assert not model.taps.listeners
         for name in NAMES if kind == "pinned" and block == 4 else ():  # one at a time, too
             with capture(model, [name]) as one:
@@ -136,7 +137,8 @@ def test_activations_fit_together(kind, encoding):
         for number, layer in enumerate(model.layers):
             found = {key[2]: seen[key] for key in seen if key[:2] == (iteration, number)}
             close(found["scores"].softmax(-1), found["pattern"])
-            close(found["pattern"] @ found["v"], found["z"])
+            if number == 0 or encoding != "local":  # whose later layers have patterns by distance
+                close(found["pattern"] @ found["v"], found["z"])
             before = found["resid_pre"]
             if number == 1 and kind == "pinned":
                 before = torch.stack([rows[chosen] for rows, chosen in zip(before, LAYOUT.rhs, strict=True)])
@@ -269,6 +271,8 @@ def test_a_patch_lets_no_query_see_later_keys(kind, encoding, monkeypatch):
         queries = LAYOUT.rhs if kind == "pinned" else torch.arange(pattern.shape[2]).expand(3, -1)
         keys = torch.arange(pattern.shape[3])
         expected = (keys <= queries[..., None]) / (queries[..., None] + 1)  # [batch, query, key]
+        if encoding == "local":  # the last axis is the distance
+            expected = expected * ((queries[..., None] + 1) / (queries[..., None] + 1).clamp(max=len(keys)))
         torch.testing.assert_close(pattern, expected[:, None].expand_as(pattern))
     for left, right in zip(*results, strict=True):
         torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-3)
@@ -372,6 +376,7 @@ def test_decoding_token_by_token_is_captured_step_by_step(encoding):
     with capture(model, ["k", "pattern", "logits"]) as seen:
         assert torch.equal(generate(model, TOKENS, lengths, limit=5), plain)
     prompt, *steps = seen.all(1, 1, "pattern")
-    assert prompt.shape == (3, HEADS[1], 14, 14)
-    assert [step.shape[2:] for step in steps] == [(1, 14 + number) for number in range(1, 5)]
+    keys = [8] * 5 if encoding == "local" else range(14, 19)
+    assert prompt.shape == (3, HEADS[1], 14, keys[0])
+    assert [step.shape[2:] for step in steps] == [(1, number) for number in keys[1:]]
     assert len(seen.all(1, None, "logits.token")) == 5

@@ -40,8 +40,18 @@ def listen(attention):
     return seen
 
 
-def found(seen, layer, name):
-    return seen[0, layer, name]
+def pattern_of(seen, layer, queries, length):
+    """Return the captured pattern by key, also where it was computed by distance [batch, head, query, key]."""
+    pattern = seen[0, layer, "pattern"]
+    if pattern.shape[-1] == length:
+        return pattern
+    dense = pattern.new_zeros(*pattern.shape[:3], length)
+    for distance in range(pattern.shape[-1]):
+        for row, asked in enumerate(queries.tolist()):
+            for query, place in enumerate(asked):
+                if place >= distance:
+                    dense[row, :, query, place - distance] = pattern[row, :, query, distance]
+    return dense
 
 
 def make(name, layer=1, **more):
@@ -87,7 +97,8 @@ def naive(name, positions, attention, x, layer):
             part = slice(h * dim, (h + 1) * dim)
             for i in range(length):
                 scores = []
-                for j in range(i + 1):
+                first = max(0, i + 1 - positions.tables[layer - 1].shape[1]) if name == "local" and layer else 0
+                for j in range(first, i + 1):
                     qi, kj = turned(q[b, i, part], i), turned(k[b, j, part], j)
                     score = qi @ kj
                     if table is not None:
@@ -96,10 +107,12 @@ def naive(name, positions, attention, x, layer):
                     score = score / math.sqrt((3 if name == "deberta" else 1) * dim)
                     if name == "bias":
                         score = score + positions.tables[layer][h, min(i - j, positions.window - 1)]
+                    if name == "local" and layer:
+                        score = score + positions.tables[layer - 1][h, i - j]
                     scores.append(score / temperature * (math.log(i + 2) / math.log(32) if sharpen else 1))
                 weights = torch.stack(scores).softmax(0)
-                patterns[b, h, i, : i + 1] = weights
-                out[b, i, part] = sum(w * v[b, j, part] for j, w in enumerate(weights))
+                patterns[b, h, i, first : i + 1] = weights
+                out[b, i, part] = sum(w * v[b, j, part] for j, w in enumerate(weights, first))
     return attention.out(out), patterns
 
 
@@ -133,22 +146,21 @@ def test_attention_matches_the_double_loop(name, layer, more, monkeypatch):
         torch.testing.assert_close(at_chosen[1], expected[1, chosen[1]], **CLOSE)
         seen = listen(attention)
         assert torch.equal(attention(x, positions, torch.arange(11)), fast)
-        pattern = found(seen, layer, "pattern")
+        pattern = pattern_of(seen, layer, torch.arange(11).expand(2, -1), 11)
         torch.testing.assert_close(pattern, patterns, **CLOSE)
         assert (pattern.triu(1) == 0).all()
         assert pattern.shape == (2, heads, 11, 11)
-        assert found(seen, layer, "z").shape == (2, heads, 11, 16 // heads)
+        assert seen[0, layer, "z"].shape == (2, heads, 11, 16 // heads)
         attention.tap.taps.listeners.clear()
         seen = listen(attention)
         assert torch.equal(attention(x, positions, torch.arange(11), chosen=chosen), at_chosen)
+        some = pattern_of(seen, layer, chosen, 11)
         for row in range(2):
-            torch.testing.assert_close(
-                found(seen, layer, "pattern")[row], patterns[row][:, chosen[row]], **CLOSE
-            )
+            torch.testing.assert_close(some[row], patterns[row][:, chosen[row]], **CLOSE)
         attention.tap.taps.listeners.clear()
 
 
-@pytest.mark.parametrize("name", ["rope", "deberta", "bias"])
+@pytest.mark.parametrize("name", ["rope", "deberta", "bias", "local"])
 def test_relative_encodings_do_not_feel_a_shift(name):
     positions, attention = make(name)
     x = torch.randn(1, 9, 16, dtype=torch.float64)
@@ -253,7 +265,7 @@ def test_sharper_attention_scales_all_scores(name):
         x = torch.randn(1, 9, 16, dtype=torch.float64)
         seen = listen(attention)
         attention(x, positions, torch.arange(9))
-        patterns[sharpen, temperature] = found(seen, 0, "pattern").tril().clamp(min=1e-300).log()
+        patterns[sharpen, temperature] = seen[0, 0, "pattern"].tril().clamp(min=1e-300).log()
     for row in range(1, 9):  # log-probabilities differ from scores by a constant a row
         plain = patterns["none", 1.0][0, 0, row, : row + 1].diff()
         factor = math.log(row + 2) / math.log(32)
@@ -301,5 +313,5 @@ def test_the_authors_dropout_acts_in_training_alone(name):
     seen = listen(attention)
     attention(x, model.positions, places)
     if not model.positions.fusable:  # the pattern that mixes values has zeros, and what is left adds up to more
-        pattern = found(seen, 0, "pattern").tril()
+        pattern = seen[0, 0, "pattern"].tril()
         assert 0.3 < (pattern[torch.ones_like(pattern).tril() > 0] == 0).float().mean() < 0.7

@@ -91,7 +91,7 @@ def test_a_run_on_a_fixed_set_is_resumed_as_if_never_stopped(tmp_path):
     ("settings", "message"),
     [
         ({"problems": 4, "batch": 5}, "problems must be at least a batch, 5, got 4"),
-        ({"problems": 50, "small_nodes": 4, "small_share": 0.5}, "a fixed training set has no curriculum"),
+        ({"problems": 50, "curriculum": ("4:0.5",)}, "a fixed training set has no curriculum"),
     ],
 )
 def test_fixed_sets_that_mean_nothing_are_refused(settings, message):

@@ -353,12 +353,13 @@ def test_every_method_has_settings_and_a_golden_loss():
 
 
 def test_smaller_graphs_and_other_fan_ins_come_first():
-    run = tiny("stable", steps=10, small_nodes=6, small_fan_ins=(1,), small_share=0.3)
+    run = tiny("stable", steps=10, curriculum=("6/1:0.3",))
     vocabulary = Vocabulary(task=run.task)
     for number, most, fan_in in ((0, 6, 1), (2, 6, 1), (3, 10, 3), (9, 10, 3)):
         batch = sample_batch(run, number, vocabulary, 0)
         assert batch.newly_known.max() <= fan_in + 1
         assert batch.layout.exists.sum(1).max() <= most
+    assert [run.graph_at(step).nodes for step in range(10)] == [6] * 3 + [10] * 7
     batch = sample_batch(run, 3, vocabulary, 0)
     assert batch.newly_known.max() == 4
     assert batch.layout.exists.sum(1).max() > 6

@@ -203,8 +203,15 @@ class Attention(nn.Module):
         scores = torch.einsum("bhqd,bqwhd->bhqw", queries, near_keys)
         near_bias = bias[:, None]  # [head, 1, distance]
         scores = scores + (near_bias if sharpness is None else near_bias * sharpness)
-        scores = self.tap("scores", scores.masked_fill(outside[:, None], -torch.inf))
-        pattern = self.tap("pattern", scores.softmax(-1))  # [batch, head, query, distance]
+        scores = scores.masked_fill(outside[:, None], -torch.inf)
+        listening = bool(self.tap.taps.listeners)
+        if listening:  # a patch lets no query see what is not there
+            scores = self.tap.replaced("scores", scores).masked_fill(outside[:, None], -torch.inf)
+            self.tap.record("scores", scores)
+        pattern = scores.softmax(-1)  # [batch, head, query, distance]
+        if listening:
+            pattern = self.tap.replaced("pattern", pattern).masked_fill(outside[:, None], 0.0)
+            self.tap.record("pattern", pattern)
         if self.dropout and self.training:
             pattern = F.dropout(pattern, self.dropout)
         return torch.einsum("bhqw,bqwhd->bhqd", pattern, near_values)
