@@ -264,19 +264,18 @@ def wait_for(reached: Callable[[], bool]) -> None:
 
 def kill_training() -> Iterator[str]:
     """SIGKILL at a random moment of training, again and again, until the run is done."""
-    for round_ in range(12):
-        method = METHODS[round_ % len(METHODS)]
-        whole(method)
+    total = 0
+    seconds = {method: command(*start(method), folder=fresh("timed")).check(0).seconds for method in METHODS}
+    while total < 40:
+        method = METHODS[total % len(METHODS)]
         folder = fresh("kill")
-        seconds = command(*start(method), folder=folder).check(0).seconds
-        shutil.rmtree(folder)
         killed = 0
         while True:
             before = steps_of(folder / "run")
             resume = (folder / "run/config.json").is_file()
             process = Process(("train", "--resume", "run") if resume else start(method), folder)
             if killed < 4:
-                time.sleep(RNG.uniform(0, 0.8 * seconds))
+                time.sleep(RNG.uniform(0, 0.7 * seconds[method]))
             else:
                 process.wait().check(0)
                 break
@@ -284,6 +283,7 @@ def kill_training() -> Iterator[str]:
             if process.wait().code != -signal.SIGKILL:
                 break
             killed += 1
+            total += 1
             if steps_of(folder / "run") < before:
                 raise LostError(f"step {before} became step {steps_of(folder / 'run')}")
             yield "killed"

@@ -72,7 +72,7 @@ def _as_typed(message: str, command: Callable[..., None], words: Sequence[str]) 
         if "_" in name:
             message = re.sub(rf"(?<![\w'-]){name}(?![\w'])", option, message)
         elif any(word.partition("=")[0] == option for word in words):  # a plain word may be no option
-            message = re.sub(rf"^(the )?{name}(?= must\b)", option, message)
+            message = re.sub(rf"^(the )?{name}( in the [a-z ]+)?(?= must\b)", option, message)
     return message
 
 

@@ -145,6 +145,8 @@ def _fits(value: Any, expected: Any) -> bool:
 def _described(expected: Any, value: Any) -> str:
     if get_origin(expected) is Literal:
         return f"one of its choices, got {shown(value)}: {nearest(str(value), map(str, get_args(expected)))}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"a finite number, got {value}"
     name = expected.__name__ if isinstance(expected, type) and not get_args(expected) else str(expected)
     return f"of type {name.replace('NoneType', 'None')}, got {shown(value)}"
 

@@ -247,8 +247,10 @@ def expand_sizes(words: Sequence[str]) -> list[int]:
             continue
         if not word.isdecimal() or len(word) > 9 or not 1 <= int(word) <= MAX_NODES:
             raise UserError(f"sizes are numbers of nodes from 1 to {MAX_NODES} such as 8 16 .. 128, got {word[:40]!r}")
+        if pending and not sizes[-2] < sizes[-1] < int(word):
+            raise UserError(f"sizes around '..' must rise, as in 8 16 .. 128, got {sizes[-2]} {sizes[-1]} .. {word}")
         if pending:
-            sizes += range(2 * sizes[-1] - sizes[-2], int(word), max(sizes[-1] - sizes[-2], 1))
+            sizes += range(2 * sizes[-1] - sizes[-2], int(word), sizes[-1] - sizes[-2])
             pending = False
         sizes.append(int(word))
     if not sizes or pending:

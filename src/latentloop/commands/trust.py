@@ -17,6 +17,8 @@ from latentloop.commands.models import (
 )
 from latentloop.commands.terminal import Json, errors, finished, print_json, progress
 from latentloop.commands.terminal import output as standard_output
+from latentloop.config import MAX_NODES
+from latentloop.errors import UserError
 from latentloop.files import check_writable, write_json
 from latentloop.provenance import provenance
 
@@ -102,7 +104,9 @@ def stress(
         output: File for the results, .json. Default: in results/, named after model and settings.
         json: Print one JSON document on standard output, and nothing else there.
     """
-    check_instances(instances, skip, max(nodes, 1))
+    if not 1 <= nodes <= MAX_NODES:
+        raise UserError(f"--nodes must be 1 to {MAX_NODES}, got {nodes}")
+    check_instances(instances, skip, nodes)
     from latentloop.evaluate.stress import scenarios
     from latentloop.evaluate.stress import stress as stress_model
     from latentloop.report.console import stress_table
