@@ -375,7 +375,7 @@ def terminate_others() -> Iterator[str]:
             done = process.wait().check(code, 0, 1)
             if done.code == code:
                 kept = json.loads(path.read_text())
-                if not kept["interrupted"] or "goes on" not in done.err:
+                if not kept["interrupted"] or "interrupted" not in done.err:
                     raise LostError("not marked as interrupted")
             command(*words, "result.json", folder=folder).check(0, 1)
             same_result(path, expected)

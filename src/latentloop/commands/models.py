@@ -64,7 +64,8 @@ class Asked:
     @property
     def title(self) -> str:
         """What was asked for, as typed."""
-        return self.name or self.checkpoint or DEFAULT_MODEL
+        given = [name for name in (self.name, self.checkpoint) if name is not None]
+        return given[0] if given else DEFAULT_MODEL
 
     def load(self) -> "LatentLoop":
         """Load it."""
@@ -199,7 +200,7 @@ def evaluate(
 
     with progress("problems", instances * len(numbers)) as advance:
         advance(instances * done)
-        documents, code = finished(evaluated(advance))
+        documents, code = finished(evaluated(advance), parts[:1])
     document = documents[-1]
     if json:
         print_json(document)

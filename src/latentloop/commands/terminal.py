@@ -113,12 +113,12 @@ def progress(label: str, total: int | None, *, shown: bool = True) -> Iterator[C
         yield lambda done: bars.advance(bar, done)
 
 
-def finished(results: Iterable[T]) -> tuple[list[T], int]:
+def finished(results: Iterable[T], earlier: Iterable[T] = ()) -> tuple[list[T], int]:
     """Collect results one by one; return those that were finished when Ctrl-C or SIGTERM came, and the exit code.
 
-    The code is 0 if neither came.
+    The code is 0 if neither came. Where nothing is finished, nor was earlier, the interruption goes on.
     """
-    found: list[T] = []
+    found = list(earlier)
     try:
         found.extend(results)  # keeps what came before an exception
     except KeyboardInterrupt as error:

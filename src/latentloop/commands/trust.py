@@ -68,7 +68,7 @@ def certify(
     entries = sum(len(probe.values) for probe in patterns(loop.run.task))
     with progress("entries", len(numbers) * entries) as advance:
         advance(len(found) * entries)
-        documents, code = finished(certified(advance))
+        documents, code = finished(certified(advance), [earlier] if earlier else [])
     document = documents[-1]
     errors.print(f"wrote {path}")
     if json:
