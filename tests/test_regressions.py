@@ -41,7 +41,13 @@ def run(monkeypatch, capsys, tmp_path):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"x" * 5000: 1}, {"model": {"mlp": "x" * 5000}}, {"train": [0] * 5000}, {"method": {"name": "x" * 5000}}],
+    [
+        {"x" * 5000: 1},
+        {"method": {"name": "x" * 5000}},
+        {"train": {"curriculum": ["16:" + "1" * 900_000 + "x"]}},  # took hours to refuse
+        {"train": {"curriculum": ["16:" + "9" * 400]}},
+    ],
+    ids=["key", "name", "digits", "share"],
 )
 def test_messages_about_settings_are_short(settings):
     with pytest.raises(UserError) as caught:

@@ -39,7 +39,9 @@ class Config:
             if not _fits(value, expected):
                 raise UserError(f"{name} in the {self.title} must be {_described(expected, value)}")
 
-    def check(self, names: Iterable[str], low: int | float, high: int | float = math.inf, *, open_end: bool = False) -> None:
+    def check(
+        self, names: Iterable[str], low: int | float, high: int | float = math.inf, *, open_end: bool = False
+    ) -> None:
         """Raise a UserError if one of these settings lies outside low .. high (``open_end``: below high)."""
         for name in names:
             value = getattr(self, name)

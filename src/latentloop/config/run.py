@@ -59,7 +59,7 @@ class RunConfig(Config):
             lowest = None if graph.min_nodes is None else min(graph.min_nodes, nodes)
             simpler = replace(graph, nodes=nodes, min_nodes=lowest, fan_ins=stage.fan_ins or graph.fan_ins)
             found.append((stage.share, simpler))
-        return [*found, (1 - sum(share for share, _ in found), graph)]
+        return [*found, (1.0 - sum(share for share, _ in found), graph)]
 
     def graph_at(self, step: int) -> GraphConfig:
         """Return the distribution of graphs that a step trains on."""

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -79,7 +79,7 @@ class LatentLoop(
     ``LatentLoop.from_pretrained(folder or hub id)`` loads one; ``save_pretrained`` and ``push_to_hub`` give it away.
     """
 
-    def __new__(cls, *_: Any, **__: Any) -> Self:
+    def __new__(cls, *_: Any, **__: Any) -> "LatentLoop":
         """Pass over the mixin's own, which copies all weights to guess a configuration; checkpoints have theirs."""
         return object.__new__(cls)
 
