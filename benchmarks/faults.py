@@ -87,6 +87,8 @@ class Process:
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.log = Path(tempfile.mkdtemp(prefix="log-", dir=ROOT))
+        for name in ("out", "err"):
+            (self.log / name).touch()
         self.started = time.monotonic()
         self.pid = os.fork()
         if not self.pid:
@@ -96,7 +98,7 @@ class Process:
         code = 1
         try:
             for number, name in ((1, "out"), (2, "err")):
-                os.dup2(os.open(self.log / name, os.O_WRONLY | os.O_CREAT), number)
+                os.dup2(os.open(self.log / name, os.O_WRONLY), number)
             os.chdir(self.folder)
             sys.argv = ["latentloop", *self.words]
             if self.kill_before is not None:

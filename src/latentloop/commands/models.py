@@ -114,6 +114,8 @@ def result_path(output: Path | None, model: Asked, loop: "LatentLoop", kind: str
 
 def unfinished(path: Path, loop: "LatentLoop", settings: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what an interrupted command has left, if it is whole and of the same model and settings."""
+    if not path.is_file():  # to read a pipe would be to wait
+        return None
     try:
         document = read_json(path)
         if document.pop("checksum") != _checksum(document):  # a number in it may have changed
