@@ -68,7 +68,13 @@ def check_writable(path: Path) -> None:
 
 def to_json(document: Any, *, indent: int | None = None) -> str:
     """Return a document as JSON that every reader accepts: numbers that are not finite become null."""
-    return json.dumps(_finite(document), indent=indent, ensure_ascii=False, allow_nan=False)
+    finite = _finite(document)
+    text = json.dumps(finite, indent=indent, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, as in the name of a file that is not UTF-8: keep it escaped
+        return json.dumps(finite, indent=indent, allow_nan=False)
+    return text
 
 
 def _finite(value: Any) -> Any:
@@ -103,7 +109,7 @@ def _indented(value: Any, margin: str = "\n", *, row: bool = False) -> str:
 def parse_json(content: bytes) -> Any:
     """Read JSON that may come from a stranger; raise a ValueError of few words for all that is wrong with it."""
     try:
-        return json.loads(content, parse_int=_integer, parse_constant=_refuse)
+        return json.loads(content, parse_int=_integer, parse_float=_float, parse_constant=_refuse)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -112,6 +118,13 @@ def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"it has a number of {len(digits)} digits")
     return int(digits)
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:20]} is too large a number")
+    return number
 
 
 def _refuse(name: str) -> None:

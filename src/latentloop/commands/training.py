@@ -119,7 +119,7 @@ def train_from(base: RunConfig) -> Callable[..., None]:
         """
         from latentloop.train.checkpoint import MANIFEST
         from latentloop.train.devices import make_fabric  # here, since no other command needs Fabric
-        from latentloop.train.lock import LOCK
+        from latentloop.train.folder import is_free
         from latentloop.train.loop import train as run_training
 
         if [preset, config, resume].count(None) != 2:
@@ -136,12 +136,7 @@ def train_from(base: RunConfig) -> Callable[..., None]:
         fabric = make_fabric(run, accelerator=accelerator, devices=devices, machines=machines, strategy=strategy)
         if folder.exists() and not folder.is_dir():
             raise UserError(f"the run folder {folder} is a file: choose another --output")
-        if (
-            fabric.global_rank == 0
-            and resume is None
-            and folder.exists()
-            and {path.name for path in folder.iterdir()} - {LOCK}
-        ):
+        if fabric.global_rank == 0 and resume is None and not is_free(folder):
             raise UserError(f"the run folder {folder} exists: go on with --resume {folder}, or choose another --output")
         outcome = run_training(run, folder, fabric, resume=resume is not None, minutes=minutes, console=errors)
         if fabric.global_rank:

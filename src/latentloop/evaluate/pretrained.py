@@ -145,6 +145,7 @@ class LatentLoop(
         start = None if state is None else self._start(problems, state)
         return self.solve_problems(problems, cap=cap, start=start)[0]
 
+    @torch.inference_mode()  # as a decorator it ends at every yield: the caller may train meanwhile
     def iterate(
         self, problem: str, *, state: Mapping[str, int | None] | None = None
     ) -> Iterator[dict[str, int | None]]:
@@ -159,11 +160,10 @@ class LatentLoop(
             start = with_values(start, layout, self._start(problems, state), self.vocabulary)
         device = self.model.norm.weight.device
         start, layout = start.to(device), layout.to(device)
-        with torch.inference_mode():
-            for reached, _ in iterate(self.model, start, layout, Fixed(sys.maxsize)):
-                symbols = layout.read(reached.value)[0].cpu().numpy()
-                values = np.where(symbols < problems.modulus, symbols, EMPTY)
-                yield problems.by_variable(0, values)
+        for reached, _ in iterate(self.model, start, layout, Fixed(sys.maxsize)):
+            symbols = layout.read(reached.value)[0].cpu().numpy()
+            values = np.where(symbols < problems.modulus, symbols, EMPTY)
+            yield problems.by_variable(0, values)
 
     def _start(self, problems: Problems, state: Mapping[str, int | None]) -> np.ndarray:
         """Return node values [1, node] from values by variable."""
@@ -172,7 +172,7 @@ class LatentLoop(
         for name, value in state.items():
             if name not in names:
                 raise UserError(f"the state gives {name}, which is no variable of the problem: {nearest(name, names)}")
-            if value is not None and not (isinstance(value, int) and 0 <= value < problems.modulus):
+            if value is not None and not (isinstance(value, int | np.integer) and 0 <= value < problems.modulus):
                 raise UserError(f"the state's {name} must be 0 to {problems.modulus - 1}, or None, got {value!r}")
         values = [state.get(name) for name in names]
         return np.array([[EMPTY if value is None else value for value in values]], np.int8)
