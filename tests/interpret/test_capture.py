@@ -203,7 +203,10 @@ def test_a_patch_changes_one_head_position_and_iteration_and_what_follows(name, 
     place = 9
     with capture(model, names) as before:
         run(model)
-    with patch(model, name, 0.125, layer=0, iterations=[1], heads=[2], positions=[place]), capture(model, names) as after:
+    with (
+        patch(model, name, 0.125, layer=0, iterations=[1], heads=[2], positions=[place]),
+        capture(model, names) as after,
+    ):
         run(model)
     found = after[1, 0, name][:, 2, place]
     seen = place + 1 if name == "pattern" else found.shape[-1]  # a patch lets no query see later keys

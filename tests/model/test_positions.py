@@ -247,7 +247,9 @@ def test_a_bias_of_each_distance_is_added_to_the_scores(window):
     whole = positions.scores(queries, keys, 1, scale=1.0, sharpness=sharpness)
     torch.testing.assert_close(whole.tril(), expected.tril())
     for start, end in ((0, 4), (4, 8), (8, 11), (10, 11)):  # a block of queries up to the last key it sees
-        part = positions.scores(queries[:, :, start:end], keys[:, :, :end], 1, scale=1.0, sharpness=sharpness[start:end])
+        part = positions.scores(
+            queries[:, :, start:end], keys[:, :, :end], 1, scale=1.0, sharpness=sharpness[start:end]
+        )
         torch.testing.assert_close(part.tril(start), expected[:, :, start:end, :end].tril(start))
     chosen = torch.tensor([[3, 10, 0], [7, 7, 1]])
     at = torch.stack([queries[0][:, chosen[0]], queries[1][:, chosen[1]]])

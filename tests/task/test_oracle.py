@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from latentloop.config import TaskConfig
 from latentloop.task.arithmetic import table
 from latentloop.task.graph import EMPTY
-from latentloop.task.oracle import solve, update, trace
+from latentloop.task.oracle import solve, trace, update
 from latentloop.task.text import parse, to_text
 from paper import NINE_GENERATIONS, NINE_NODES, evaluate_text
 from strategies import given_problems

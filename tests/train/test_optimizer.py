@@ -10,8 +10,8 @@ from latentloop.config import TrainConfig
 from latentloop.model.build import build_model
 from latentloop.presets import preset
 from latentloop.tokens.vocabulary import Vocabulary
-from latentloop.train.devices import make_fabric
 from latentloop.train.data import sample_batch
+from latentloop.train.devices import make_fabric
 from latentloop.train.loop import backward
 from latentloop.train.loss import Learner
 from latentloop.train.optimizer import MovingAverage, learning_rate, make_optimizer

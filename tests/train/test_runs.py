@@ -255,7 +255,10 @@ def test_damaged_checkpoints_are_refused(damage, tmp_path):
         (["train", "--preset", "tiny-stable", "--seed", str(2**64)], "up to but not 2^64"),
         (["train", "--preset", "tiny-stable", "--temperature", "1e-40"], "temperature must be at least 0.01"),
         (["train", "--preset", "tiny-stable", "--true-states", "0.9", "--damaged-states", "0.9"], "at most 1 together"),
-        (["train", "--preset", "tiny-stable", "--window", "1"], "--offset-heads must be at least 0 and at most 0, got 3"),
+        (
+            ["train", "--preset", "tiny-stable", "--window", "1"],
+            "--offset-heads must be at least 0 and at most 0, got 3",
+        ),
         (["train", "--preset", "tiny-add", "--preset", "tiny-discret"], "unknown preset 'tiny-discret'"),
         (["train", "--preset", "tiny-stable", "--states", "0"], "states must be at least 1"),
         (["train", "--config", "worse.json"], "the model must be a mapping of settings, got 5"),
