@@ -5,7 +5,7 @@ import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,11 +41,22 @@ def writing(path: Path, mode: str = "w", *, follow: bool = True) -> Iterator[IO[
         Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(path)
         temporary = None
+        sync_folder(path.parent)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until names in a folder have reached the disk: else a power cut may undo a rename, and not a later deletion."""
+    with suppress(OSError):  # not every file system can
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _umask() -> int:
