@@ -702,7 +702,7 @@ def inject(names: list[str]) -> int:
             if names and scenario.__name__ not in names:
                 continue
             if scenario in (full_disk, read_only) and not mountable:
-                found[scenario.__name__] = {"skipped": "mounting a disk needs root"}
+                found[scenario.__name__] = {"what": scenario.__doc__, "skipped": "mounting a disk needs root"}
                 print(f"{scenario.__name__:20} skipped: mounting a disk needs root")
                 continue
             found[scenario.__name__] = {"what": scenario.__doc__} | run_scenario(scenario)

@@ -244,6 +244,29 @@ def iteration_table(found: Mapping[str, Any]) -> str:
     return table(["N", *(f"{n:,}" for n in cost["nodes"])], lines)
 
 
+def faults_table(found: Mapping[str, Any]) -> str:
+    """Every kind of fault that was injected, and how it ended."""
+    stored = found["faults"]
+    lines = []
+    for row in stored["scenarios"].values():
+        if "skipped" in row:
+            lines.append([row["what"], "0", "", f"skipped: {row['skipped']}"])
+            continue
+        ends = "; ".join(f"{outcome}: {count}" for outcome, count in row["outcomes"].items())
+        lines.append([row["what"].rstrip("."), str(row["injected"]), str(len(row["lost"])), ends])
+    lines.append(["all", str(stored["injected"]), str(stored["lost"]), ""])
+    return table(["fault", "injected", "lost", "how it ended"], lines)
+
+
+def fuzz_table(found: Mapping[str, Any]) -> str:
+    """How long each reader was fuzzed."""
+    lines = [
+        [f"`{name}`", f"{row['inputs']:,}", f"{row['seconds'] / 60:.0f}", str(row["edges"]), str(row["crashes"])]
+        for name, row in found["fuzz"].items()
+    ]
+    return table(["target", "inputs", "minutes", "branches covered", "crashes"], lines)
+
+
 TABLES = {
     "results": results_table,
     "seeds": seeds_table,
@@ -251,8 +274,10 @@ TABLES = {
     "builtin": builtin_table,
     "costs": costs_table,
     "iteration": iteration_table,
+    "faults": faults_table,
+    "fuzz": fuzz_table,
 }
-PAGES = ("README.md", "docs/recipe.md", "docs/engine.md", "docs/task.md", "docs/fidelity.md")
+PAGES = ("README.md", "docs/recipe.md", "docs/engine.md", "docs/task.md", "docs/fidelity.md", "docs/reliability.md")
 MARKS = re.compile(r"(<!-- built: (\w+) -->\n).*?(<!-- end -->)", re.S)
 
 
