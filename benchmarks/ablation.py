@@ -69,8 +69,8 @@ CHOICES: dict[str, dict[str, Any]] = {
     "no log-n attention": {"sharpen": "none"},
     "no running mean": {"ema": 0.0},
     "constant rate": {"schedule": "constant", "final_lr": 0.0},
-    "fan-in 1 and 2 first": {"small_fan_ins": (1, 2), "small_share": 0.2},
-    "10 nodes first": {"small_nodes": 10, "small_share": 0.3},
+    "fan-in 1 and 2 first": {"curriculum": ("16/12:0.2",)},
+    "10 nodes first": {"curriculum": ("10:0.3",)},
     "temperature 1": {"temperature": 1.0},
     "hard attention": {"hard": True},
     "no offset heads, temperature 1": {"offset_heads": 0, "temperature": 1.0},
@@ -88,7 +88,7 @@ CURVE = {"minutes": 3, "loss": 4, "right_lookup": 4, "right_partial": 4, "right_
 
 def run_of(name: str, seed: int) -> RunConfig:
     """Return the run of one row; its number of steps is still to be measured."""
-    run = changed(preset("laptop-add"), nodes=16, small_nodes=None, small_share=0.0)
+    run = changed(preset("laptop-add"), nodes=16, curriculum=())
     run = changed(run, seed=seed, log_every=25, validate_every=10**6, checkpoint_every=10**6)
     return changed(run, **CHOICES[name])
 
@@ -101,7 +101,7 @@ def step_costs(run: RunConfig) -> tuple[float, float]:
         return median([ours(number + ahead) / base(ahead) for ahead in range(WARM_UP + ROUNDS)][WARM_UP:])
 
     late = cost(run.train.steps)
-    return cost(0) if run.train.small_share else late, late
+    return cost(0) if run.train.curriculum else late, late
 
 
 def stepper(run: RunConfig) -> Callable[[int], float]:
@@ -129,7 +129,7 @@ def measure(name: str, seed: int, budget: int) -> list[dict[str, Any]]:
     """
     run = run_of(name, seed)
     early, late = step_costs(run) if name != BASE else (1.0, 1.0)
-    small = run.train.small_share
+    small = 1 - run.stages[-1][0]
     run = changed(run, steps=max(2, round(budget / (small * early + (1 - small) * late))))
     cut = small * run.train.steps
 
