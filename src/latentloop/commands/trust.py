@@ -119,7 +119,12 @@ def stress(
     all_scenarios = scenarios(loop, nodes, instances)
     with progress("problems", sum(scenario.instances for scenario in all_scenarios)) as advance:
         rows, code = finished(stress_model(loop, nodes, instances, skip=skip, advance=advance))
-    document: dict[str, Any] = {"rows": rows, "settings": settings, "model": model.describe(loop), "provenance": provenance()}
+    document: dict[str, Any] = {
+        "rows": rows,
+        "settings": settings,
+        "model": model.describe(loop),
+        "provenance": provenance(),
+    }
     if code:
         document["interrupted"] = True
     write_json(path, document)
