@@ -74,9 +74,9 @@ class Asked:
         check_device(self.device)
         return LatentLoop.from_pretrained(self.title, device=self.device, temperature=self.temperature)
 
-    def describe(self, loop: "LatentLoop") -> dict[str, Any]:
+    def describe(self, trained: "LatentLoop") -> dict[str, Any]:
         """Return which model it is, by the name that was asked for too."""
-        return {"checkpoint": self.title} | loop.describe()
+        return {"checkpoint": self.title} | trained.describe()
 
     def refuse_overwriting(self, written: Sequence[Path]) -> None:
         """Refuse to write a result over a file of the checkpoint."""
@@ -101,18 +101,20 @@ def check_device(device: str) -> None:
         raise UserError(f"cannot use the device {device!r}: expected cpu, or cuda or mps where there is one") from error
 
 
-def result_path(output: Path | None, model: Asked, loop: "LatentLoop", kind: str, settings: Mapping[str, Any]) -> Path:
+def result_path(
+    output: Path | None, model: Asked, trained: "LatentLoop", kind: str, settings: Mapping[str, Any]
+) -> Path:
     """Name a result, if its user has not, after the model and all that was asked of it: others keep theirs."""
     if output is not None:
         return output
-    asked = json_format.dumps([settings, loop.sha256, loop.run.to_dict()], sort_keys=True)
+    asked = json_format.dumps([settings, trained.sha256, trained.run.to_dict()], sort_keys=True)
     key = hashlib.sha256(asked.encode()).hexdigest()
     words = Path(model.title).resolve().parts[-2:]
     title = "-".join(words if re.match("best$|last$|step-", words[-1]) else words[-1:])
     return Path("results") / f"{title}-{kind}-{key[:6]}.json"
 
 
-def unfinished(path: Path, loop: "LatentLoop", settings: Mapping[str, Any]) -> dict[str, Any] | None:
+def unfinished(path: Path, trained: "LatentLoop", settings: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what an interrupted command has left, if it is whole and of the same model and settings."""
     if not path.is_file():  # to read a pipe would be to wait
         return None
@@ -121,7 +123,7 @@ def unfinished(path: Path, loop: "LatentLoop", settings: Mapping[str, Any]) -> d
         if document.pop("checksum") != _checksum(document):  # a number in it may have changed
             return None
         model = document["model"]
-        wanted = json_format.loads(json_format.dumps([loop.sha256, loop.run.to_dict(), settings]))
+        wanted = json_format.loads(json_format.dumps([trained.sha256, trained.run.to_dict(), settings]))
         left = [model["sha256"], model["config"], {name: document["settings"][name] for name in settings}]
         return document if document.pop("interrupted") and left == wanted else None
     except (UserError, KeyError, TypeError):
@@ -176,24 +178,24 @@ def evaluate(
     from latentloop.evaluate.generalization import effective_rule, evaluate_sizes, evaluation_paths, write_evaluation
     from latentloop.report.console import evaluation_table
 
-    loop = model.load()
-    check_names(loop.run.task, max(numbers))
-    rule = effective_rule(loop, halt, cap, iterations)
+    trained = model.load()
+    check_names(trained.run.task, max(numbers))
+    rule = effective_rule(trained, halt, cap, iterations)
     asked: dict[str, Any] = {"cap": cap, "iterations": iterations, "family": family, "order": order, "skip": skip}
     settings = asked | {"halt": rule, "sizes": numbers, "instances": instances}
-    path = result_path(output, model, loop, rule, settings)
+    path = result_path(output, model, trained, rule, settings)
     paths = evaluation_paths(path)
     model.refuse_overwriting(paths)
     for written in paths:
         check_writable(written)
-    earlier = unfinished(paths[0], loop, settings)
+    earlier = unfinished(paths[0], trained, settings)
     parts = [earlier] if earlier else []
     done = len(earlier["rows"]) if earlier else 0
-    description = {"model": model.describe(loop)}
+    description = {"model": model.describe(trained)}
 
     def evaluated(advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:
         for nodes in numbers[done:]:
-            parts.append(evaluate_sizes(loop, [nodes], instances, halt=halt, **asked, advance=advance))
+            parts.append(evaluate_sizes(trained, [nodes], instances, halt=halt, **asked, advance=advance))
             document = _joined(parts, numbers) | description
             if len(document["rows"]) < len(numbers):
                 document = interrupted(document)
@@ -277,24 +279,24 @@ def solve_with_model(
     from latentloop.report.console import answer_table, trace_tables
 
     model = Asked(checkpoint=checkpoint, device=device)
-    loop = model.load()
-    task = language.config(loop.run.task)
+    trained = model.load()
+    task = language.config(trained.run.task)
     if input is not None:
 
         def solver(problems: Problems) -> list[dict[str, Any]]:
-            return [answer.to_dict() for answer in loop.solve_problems(problems, cap=cap)]
+            return [answer.to_dict() for answer in trained.solve_problems(problems, cap=cap)]
 
         solve_many(input, output, task, solver, model.title)
         return
     problems = parse(problem_text(problem), task)
-    answer = loop.solve_problems(problems, cap=cap)[0]
+    solution = solve_problems(problems)
+    answer = trained.solve_problems(problems, cap=cap, solution=solution)[0]
     if json:
-        solver_names = {"solver": model.title, "sha256": loop.sha256}
+        solver_names = {"solver": model.title, "sha256": trained.sha256}
         head = {"text": to_text(problems), "modulus": problems.modulus} | solver_names
         print_json(head | answer.to_dict(trace=trace))
         return
     out = standard_output()
-    solution = solve_problems(problems)
     states = problems.states(answer.trace if trace else [answer.values])
     if trace:
         for table in trace_tables(problems, states, truth=solution.values, width=out.width):
@@ -302,5 +304,5 @@ def solve_with_model(
     else:
         out.print(answer_table(problems, solution, states[-1, 0]))
     verdict = "all right" if answer.correct else "not all right: wrong values are marked with !"
-    unit = "iterations" if loop.method.latent else "tokens"
+    unit = "iterations" if trained.method.latent else "tokens"
     out.print(f"{model.title}: {answer.halt} after {answer.iterations} {unit}, {verdict} (modulo {problems.modulus})")

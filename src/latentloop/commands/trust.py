@@ -46,26 +46,26 @@ def certify(
     from latentloop.evaluate.certify import check_probes, patterns
     from latentloop.report.console import certificate_table, verdict
 
-    loop = model.load()
-    check_probes(loop, numbers)
+    trained = model.load()
+    check_probes(trained, numbers)
     settings = {"sizes": numbers}
-    path = result_path(output, model, loop, "certificate", settings)
+    path = result_path(output, model, trained, "certificate", settings)
     model.refuse_overwriting([path])
     check_writable(path)
-    earlier = unfinished(path, loop, settings)
+    earlier = unfinished(path, trained, settings)
     found = earlier["sizes"] if earlier else []
-    description = {"settings": settings, "model": model.describe(loop), "provenance": provenance()}
+    description = {"settings": settings, "model": model.describe(trained), "provenance": provenance()}
 
     def certified(advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:
         for nodes in numbers[len(found) :]:
-            found.append(certify_size(loop, nodes, advance=advance))
+            found.append(certify_size(trained, nodes, advance=advance))
             document = {"sizes": list(found)} | description
             if len(found) < len(numbers):
                 document = interrupted(document)
             write_json(path, document)
             yield document
 
-    entries = sum(len(probe.values) for probe in patterns(loop.run.task))
+    entries = sum(len(probe.values) for probe in patterns(trained.run.task))
     with progress("entries", len(numbers) * entries) as advance:
         advance(len(found) * entries)
         documents, code = finished(certified(advance), [earlier] if earlier else [])
@@ -111,18 +111,18 @@ def stress(
     from latentloop.evaluate.stress import stress as stress_model
     from latentloop.report.console import stress_table
 
-    loop = model.load()
+    trained = model.load()
     settings = {"nodes": nodes, "instances": instances, "skip": skip}
-    path = result_path(output, model, loop, "stress", settings)
+    path = result_path(output, model, trained, "stress", settings)
     model.refuse_overwriting([path])
     check_writable(path)
-    all_scenarios = scenarios(loop, nodes, instances)
+    all_scenarios = scenarios(trained, nodes, instances)
     with progress("problems", sum(scenario.instances for scenario in all_scenarios)) as advance:
-        rows, code = finished(stress_model(loop, nodes, instances, skip=skip, advance=advance))
+        rows, code = finished(stress_model(trained, nodes, instances, skip=skip, advance=advance))
     document: dict[str, Any] = {
         "rows": rows,
         "settings": settings,
-        "model": model.describe(loop),
+        "model": model.describe(trained),
         "provenance": provenance(),
     }
     if code:

@@ -21,7 +21,7 @@ from latentloop.model.recurrence import Fixed, iterate
 from latentloop.model.transformer import Transformer
 from latentloop.presets import DEFAULT_MODEL
 from latentloop.task.graph import EMPTY, Problems
-from latentloop.task.oracle import solve
+from latentloop.task.oracle import Solution, solve
 from latentloop.task.text import parse
 from latentloop.tokens.state import encode_state, with_values
 from latentloop.tokens.trajectory import read_values, spell
@@ -182,23 +182,31 @@ class LatentLoop(
             raise UserError(f"{self.run.method.name} has no latent state, and cannot be {done}")
 
     def solve_problems(
-        self, problems: Problems, *, cap: int | None = None, start: np.ndarray | None = None
+        self,
+        problems: Problems,
+        *,
+        cap: int | None = None,
+        start: np.ndarray | None = None,
+        solution: Solution | None = None,
     ) -> list[Answer]:
-        """Solve many problems at once, from nothing or from the given node values [batch, node]."""
+        """Solve many problems at once, from nothing or from the given node values [batch, node].
+
+        ``solution`` is the truth that answers are compared with, where the caller has it already.
+        """
         if cap is not None and not 1 <= cap <= MAX_CAP:
             raise UserError(f"the cap must be 1 to {MAX_CAP:,} iterations, got {cap}")
         if not self.method.latent:
-            return self._write(problems)
+            return self._write(problems, solution or solve(problems))
         fixed = self.run.method.iterations
         caps = [fixed or cap or default_cap(int(size)) for size in problems.sizes]
         rollouts = roll_out(self.model, problems, np.array(caps), leave=fixed is None, start=start)
-        truth = solve(problems).values
+        truth = (solution or solve(problems)).values
         return [self._answer(problems, row, rollout, caps[row], truth[row]) for row, rollout in enumerate(rollouts)]
 
-    def _write(self, problems: Problems) -> list[Answer]:
+    def _write(self, problems: Problems, solution: Solution) -> list[Answer]:
         """Answer by chain of thought: the iterations are the tokens written."""
         assert isinstance(self.run.method, ChainOfThought)
-        solution, answers = solve(problems), []
+        answers = []
         written, _ = write_trajectories(self.model, problems, solution, self.run.method.trajectory)
         for row, size in enumerate(problems.sizes):
             given = read_values(written[row], self.vocabulary)
