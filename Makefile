@@ -5,7 +5,7 @@ PIP_ARGS ?=
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: run test bench clean
+.PHONY: run test bench faults fuzz clean
 
 run: $(INSTALLED)
 	@$(BIN)/python examples/tour.py
@@ -20,6 +20,13 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/generator.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/solving.py
+
+faults: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/faults.py
+
+fuzz: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) atheris==3.0.0
+	for target in text checkpoint readers; do OMP_NUM_THREADS=1 $(BIN)/python benchmarks/fuzz.py $$target 900 || exit 1; done
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -13,71 +13,77 @@ from typing import Any
 
 import numpy as np
 import torch
-from latentloop.evaluate.think import think
-from latentloop.tokens.batch import Batch
-from latentloop.train.optimise import make_optimizer
 
 from latentloop.config import GraphConfig, ModelConfig, RunConfig, TaskConfig
+from latentloop.config.positions import DisentangledConfig, RotaryConfig
+from latentloop.evaluate.rollout import roll_out
 from latentloop.files import write_json
-from latentloop.methods import method
+from latentloop.methods import ChainOfThought, Continuous, Discrete
 from latentloop.model.build import build_model
 from latentloop.model.generate import generate
-from latentloop.model.recurrence import State, unroll
+from latentloop.model.recurrence import update
 from latentloop.presets import preset
 from latentloop.provenance import machine, provenance
 from latentloop.task.graph import sample
 from latentloop.task.oracle import solve
 from latentloop.task.splits import drawn_generator, published_problems
+from latentloop.tokens.state import encode_state
 from latentloop.tokens.trajectory import encode_trajectories
 from latentloop.tokens.vocabulary import Vocabulary
+from latentloop.train.data import sample_batch
 from latentloop.train.devices import make_fabric
-from latentloop.train.loop import backward, draw_lesson
+from latentloop.train.loop import backward
 from latentloop.train.loss import Learner
+from latentloop.train.optimizer import make_optimizer
+from latentloop.train.targets import LatentBatch
 
 AUTHORS = {"seconds": 43.0, "gigabytes": 13.1}
 """One such step of the authors' code on a machine like this one, measured by hand once."""
-SMALL = ModelConfig(positions="deberta", layers=2, heads=8, width=128, dropout=0.0)
+SMALL = ModelConfig(positions=DisentangledConfig(), layers=2, heads=8, width=128, dropout=0.0)
 
 
 def peak_gigabytes() -> float:
-    """Give the most memory this process ever held."""
+    """Return the most memory this process ever held."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def training_step(steps: int = 3) -> dict[str, Any]:
-    """Time optimiser steps of the paper's discrete model: 32 problems of 32 nodes, all iterations teacher-forced."""
+    """Time optimizer steps of the paper's discrete model: 32 problems of 32 nodes, all iterations teacher-forced."""
     run = preset("paper-discrete")
-    fabric, vocabulary, model = make_fabric(run), Vocabulary(task=run.task), build_model(run)
+    fabric = make_fabric(run)
+    vocabulary = Vocabulary(task=run.task)
+    model = build_model(run)
     optimizer = make_optimizer(model, run.train)
-    learner, optimizer = fabric.setup(Learner(model, method(run.method)), optimizer)
+    learner, optimizer = fabric.setup(Learner(model), optimizer)
     seconds, tokens = [], []
-    for step in range(steps + 1):
+    for step in range(steps + 1):  # the first one warms up, and samples the training set
         clock = time.perf_counter()
-        lesson = draw_lesson(run, step, vocabulary, 0)
-        backward(fabric, learner, lesson, run.train.micro_batch)
+        batch = sample_batch(run, step, vocabulary, 0)
+        backward(fabric, learner, batch, run.train.micro_batch)
         optimizer.step()
         optimizer.zero_grad()
         seconds.append(time.perf_counter() - clock)
-        tokens.append(len(lesson) * int(lesson.mask.sum(1).max()))  # pyrefly: ignore
+        assert isinstance(batch, LatentBatch)
+        tokens.append(len(batch) * int(batch.layout.mask.sum(1).max()))
     found = {"seconds": float(np.median(seconds[1:])), "tokens_padded": tokens[-1], "gigabytes": peak_gigabytes()}
     return found | {"times_faster": AUTHORS["seconds"] / found["seconds"], "authors": AUTHORS}
 
 
 def evaluation(instances: int = 1024, nodes: int = 128) -> dict[str, Any]:
-    """Time thinking about the published problems, depth + 1 iterations each, with a small model of random weights."""
-    run = RunConfig(method="continuous", model=SMALL)
+    """Time solving the published problems, depth + 1 iterations each, with a small model of random weights."""
+    run = RunConfig(method=Continuous(), model=SMALL)
     model, problems = build_model(run).eval(), published_problems(run.task, nodes, instances)
     depths = solve(problems).depths.max(1).astype(np.int64)
     clock = time.perf_counter()
-    think(model, method("continuous"), problems, depths + 1, leave=False)
+    roll_out(model, problems, depths + 1, leave=False)
     seconds = time.perf_counter() - clock
     cost = {"seconds": seconds, "gigabytes": peak_gigabytes()}
     return {"instances": instances, "nodes": nodes, "iterations": float((depths + 1).mean())} | cost
 
 
-def decoding(nodes: int = 64, rows: int = 4, limit: int = 200) -> dict[str, Any]:
+def decoding(nodes: int = 64, rows: int = 4) -> dict[str, Any]:
     """Time the same tokens of a chain of thought with and without the cache."""
-    run = replace(preset("paper-cot"), model=replace(SMALL, positions="rope", iterations=4, max_positions=3072))
+    run = RunConfig(method=ChainOfThought(iterations=4), model=replace(SMALL, positions=RotaryConfig()))
     model, problems = build_model(run).eval(), published_problems(run.task, nodes, rows)
     written = encode_trajectories(problems, solve(problems), model.vocabulary, "equation-value")
     width = int(written.prompt_lengths.max())
@@ -100,20 +106,21 @@ def decoding(nodes: int = 64, rows: int = 4, limit: int = 200) -> dict[str, Any]
     }
 
 
-def iteration_cost() -> dict[str, Any]:
+def iteration_cost(largest: int = 1024) -> dict[str, Any]:
     """Time one iteration on one problem against N, and fit the exponent over the larger half."""
-    task = TaskConfig(names=1024)
-    model = build_model(RunConfig(task=task, model=SMALL)).eval()
-    sizes, seconds, tokens = [2**k for k in range(3, 11)], [], []
+    task = TaskConfig(names=largest)
+    model = build_model(RunConfig(method=Discrete(), task=task, graph=GraphConfig(nodes=8), model=SMALL)).eval()
+    sizes = [2**k for k in range(3, largest.bit_length())]
+    seconds, tokens = [], []
     for nodes in sizes:
         problems = sample(task, GraphConfig(nodes=nodes), 1, drawn_generator(0))
-        state = State.of(Batch.of(problems, model.vocabulary))
-        tokens.append(state.value.shape[1])
+        state, layout = encode_state(problems, model.vocabulary)
+        tokens.append(layout.mask.shape[1])
         times = []
         with torch.inference_mode():
             for _ in range(3 if nodes > 256 else 10):
                 clock = time.perf_counter()
-                next(unroll(model, state, method("discrete")))
+                update(model, state, layout)
                 times.append(time.perf_counter() - clock)
         seconds.append(min(times))
     half = len(sizes) // 2

@@ -1,4 +1,4 @@
-"""How fast problems are made: sampling, solving and tokenising on one core, and the memory they take.
+"""How fast problems are made: sampling, solving and tokenizing on one core, and the memory they take.
 
 python benchmarks/generator.py            (writes benchmarks/results/generator.json)
 """
@@ -43,7 +43,7 @@ def rate(nodes: int, depth_limit: int | None) -> dict[str, float]:
         clock.append(time.perf_counter())
         if batch:  # the first one warms up
             seconds += np.diff(clock)
-    stages = dict(zip(("sample", "solve", "tokenise"), (BATCH * BATCHES / seconds).round().tolist(), strict=True))
+    stages = dict(zip(("sample", "solve", "tokenize"), (BATCH * BATCHES / seconds).round().tolist(), strict=True))
     rate_of_all = round(BATCH * BATCHES / seconds.sum())
     return {
         **stages,

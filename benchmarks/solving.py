@@ -18,14 +18,14 @@ NODES, COUNT = 128, 8
 
 def main() -> None:
     """Solve published problems one by one; the first is solved once more before, to warm up."""
-    loop = LatentLoop.from_pretrained()
-    problems = published_problems(loop.run.task, NODES, COUNT)
+    trained = LatentLoop.from_pretrained()
+    problems = published_problems(trained.run.task, NODES, COUNT)
     seconds = []
     for row in (0, *range(COUNT)):
         clock = time.perf_counter()
-        answer = loop.solve_problems(problems[row : row + 1])[0]
+        answer = trained.solve_problems(problems[row : row + 1])[0]
         seconds.append({"seconds": time.perf_counter() - clock, "correct": answer.correct})
-    result = {"nodes": NODES, "problems": seconds[1:], "model": loop.describe(), "threads": torch.get_num_threads()}
+    result = {"nodes": NODES, "problems": seconds[1:], "model": trained.describe(), "threads": torch.get_num_threads()}
     path = Path(__file__).parent / "results" / "solving.json"
     write_json(path, result | {"provenance": provenance()})
     print(

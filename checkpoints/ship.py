@@ -22,6 +22,8 @@ from latentloop.task.splits import TEST_INSTANCES, TEST_SIZES
 from latentloop.train.checkpoint import METRICS
 
 RESULTS = ("evaluation", "certificate", "stress")
+INTERVENTIONS = Path(__file__).parent.parent / "benchmarks" / "results" / "builtin.json"
+"""What `python benchmarks/builtin.py` measured, which the card of a model in it tells too."""
 LARGE = {256: 128, 512: 64, 1024: 32}
 """Problems of each larger size, for models that know enough names; the average is of the sizes up to 128."""
 
@@ -41,30 +43,30 @@ def main() -> None:
     final = Path(__file__).parent / asked.name
     folder = final.with_name(f".{asked.name}.part")
     shutil.rmtree(folder, ignore_errors=True)
-    loop = LatentLoop.from_pretrained(asked.run / "last")
-    loop.save_pretrained(folder)
-    measure(loop, folder, asked.sizes, asked.instances, asked.stress)
+    trained = LatentLoop.from_pretrained(asked.run / "last")
+    trained.save_pretrained(folder)
+    measure(trained, folder, asked.sizes, asked.instances, asked.stress)
     write_card(folder, asked.name)
     shutil.rmtree(final, ignore_errors=True)
     folder.rename(final)
 
 
-def measure(loop: LatentLoop, folder: Path, sizes: Sequence[int], instances: int, stressed: int) -> None:
+def measure(trained: LatentLoop, folder: Path, sizes: Sequence[int], instances: int, stressed: int) -> None:
     """Evaluate, certify and stress a model; each result is written as soon as it is there."""
-    evaluation = evaluate_sizes(loop, sizes, instances)
-    large = {nodes: min(count, instances) for nodes, count in LARGE.items() if nodes <= loop.run.task.names}
+    evaluation = evaluate_sizes(trained, sizes, instances)
+    large = {nodes: min(count, instances) for nodes, count in LARGE.items() if nodes <= trained.run.task.names}
     for nodes, count in large.items():
-        more = evaluate_sizes(loop, [nodes], count)
+        more = evaluate_sizes(trained, [nodes], count)
         evaluation["rows"] += more["rows"]
         evaluation["curves"] |= more["curves"]
     evaluation["settings"]["larger_sizes"] = large
     write_json(folder / "evaluation.json", evaluation)
     print(json.dumps([(row["nodes"], row["solved"]) for row in evaluation["rows"]]), flush=True)
-    about: dict[str, Any] = {"model": loop.describe(), "provenance": provenance()}
-    certificate = {"sizes": [certify(loop, nodes) for nodes in (32, 128, *large)]} | about
+    about: dict[str, Any] = {"model": trained.describe(), "provenance": provenance()}
+    certificate = {"sizes": [certify(trained, nodes) for nodes in (32, 128, *large)]} | about
     write_json(folder / "certificate.json", certificate)
     print([(size["entries"], len(size["wrong"])) for size in certificate["sizes"]], flush=True)
-    trouble = {"rows": list(stress(loop, 128, stressed))} | about
+    trouble = {"rows": list(stress(trained, 128, stressed))} | about
     write_json(folder / "stress.json", trouble)
     print([(row["scenario"], row["solved"]) for row in trouble["rows"]], flush=True)
 
@@ -72,8 +74,9 @@ def measure(loop: LatentLoop, folder: Path, sizes: Sequence[int], instances: int
 def write_card(folder: Path, name: str) -> None:
     """Write the card from the results in a folder."""
     evaluation, certificate, trouble = (read_json(folder / f"{kind}.json") for kind in RESULTS)
+    interventions = read_json(INTERVENTIONS) if INTERVENTIONS.exists() else None
     with writing(folder / "README.md") as file:
-        file.write(model_card(name, read_json(folder / METRICS), evaluation, certificate, trouble))
+        file.write(model_card(name, read_json(folder / METRICS), evaluation, certificate, trouble, interventions))
 
 
 if __name__ == "__main__":

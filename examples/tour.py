@@ -1,4 +1,4 @@
-"""A first look: a problem, a model that solves it while you watch, and how far that model goes.
+"""A first look: a problem, a model that solves it, and how far that model goes.
 
 python examples/tour.py
 """
@@ -23,14 +23,14 @@ MODEL, SIZES, INSTANCES = DEFAULT_MODEL, (8, 16, 32, 64, 96, 128), 16
 PICTURE = Path("results") / "generalization.png"
 
 console = Console(highlight=False)
-loop = LatentLoop.from_pretrained(MODEL)
-about = loop.describe()
-weights, trained_to = about["parameters"], loop.run.graph.nodes
+trained = LatentLoop.from_pretrained(MODEL)
+about = trained.describe()
+weights, trained_to = about["parameters"], trained.run.graph.nodes
 console.rule(f"{MODEL}: {weights:,} weights, trained on graphs of at most {trained_to} nodes", align="left")
 
-problems = sample(loop.run.task, GraphConfig(nodes=14), 1, drawn_generator(1))
-answer = loop.solve_problems(problems)[0]
-console.rule("a problem, and what the model believes after 0, 1, 2, ... iterations", align="left")
+problems = sample(trained.run.task, GraphConfig(nodes=14), 1, drawn_generator(1))
+answer = trained.solve_problems(problems)[0]
+console.rule("a problem, and the values that the model holds after 0, 1, 2, ... iterations", align="left")
 for table in trace_tables(problems, problems.states(answer.trace), truth=solve(problems).values, width=console.width):
     console.print(table)
 verdict = "all values are right" if answer.correct else "some values are wrong"
@@ -38,8 +38,8 @@ console.print(f"It stopped by itself ({answer.halt}) after {answer.iterations} i
 
 console.rule(f"{INSTANCES} published problems of each size", align="left")
 with Progress(console=console, transient=True) as progress:
-    bar = progress.add_task("thinking", total=INSTANCES * len(SIZES))
-    document = evaluate_sizes(loop, SIZES, INSTANCES, advance=lambda done: progress.advance(bar, done))
+    bar = progress.add_task("solving", total=INSTANCES * len(SIZES))
+    document = evaluate_sizes(trained, SIZES, INSTANCES, advance=lambda done: progress.advance(bar, done))
 console.print(evaluation_table(document))
 save_figure(generalization_figure({MODEL: document}), PICTURE)
 console.print(f"The picture is {PICTURE}; `latentloop evaluate {MODEL}` measures all sizes in full.")

@@ -15,7 +15,7 @@ from inspect import signature
 from types import FrameType
 from typing import Any, NoReturn
 
-from latentloop.errors import UserError, nearest
+from latentloop.errors import Terminated, UserError, nearest
 
 DESCRIPTION = (
     "Transformers that reason recursively in latent space: problems, their solutions, and models that solve them."
@@ -72,7 +72,7 @@ def _as_typed(message: str, command: Callable[..., None], words: Sequence[str]) 
         if "_" in name:
             message = re.sub(rf"(?<![\w'-]){name}(?![\w'])", option, message)
         elif any(word.partition("=")[0] == option for word in words):  # a plain word may be no option
-            message = re.sub(rf"^(the )?{name}(?= must\b)", option, message)
+            message = re.sub(rf"^(the )?{name}( in the [a-z ]+)?(?= must\b)", option, message)
     return message
 
 
@@ -135,9 +135,9 @@ def main() -> None:
         sys.stdout.flush()
     except UserError as error:
         _fail(" ".join(str(error).split()))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("interrupted", file=sys.stderr)  # noqa: T201
-        sys.exit(130)
+        sys.exit(128 + (signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT))
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
@@ -154,8 +154,8 @@ def _fail(message: str) -> NoReturn:
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    """Leave as after Ctrl-C, so that temporary files go."""
-    sys.exit(128 + number)
+    """Leave as after Ctrl-C, so that what is finished is kept, and temporary files go."""
+    raise Terminated
 
 
 if __name__ == "__main__":

@@ -11,6 +11,16 @@ class UserError(Exception):
     """
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which clusters send: commands keep what is finished, as after Ctrl-C, and exit with 143."""
+
+
+def shown(value: object, most: int = 60) -> str:
+    """Return what came, for an error: as Python writes it, and no more than a line can hold."""
+    text = repr(value)
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
     """End an error about an unknown ``name``: the choices, and the one most likely meant."""
     choices = sorted(choices)

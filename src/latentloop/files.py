@@ -5,7 +5,7 @@ import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,11 +41,22 @@ def writing(path: Path, mode: str = "w", *, follow: bool = True) -> Iterator[IO[
         Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(path)
         temporary = None
+        sync_folder(path.parent)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until names in a folder have reached the disk: else a power cut may undo a rename, and not a later deletion."""
+    with suppress(OSError):  # not every file system can
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _umask() -> int:
@@ -68,7 +79,13 @@ def check_writable(path: Path) -> None:
 
 def to_json(document: Any, *, indent: int | None = None) -> str:
     """Return a document as JSON that every reader accepts: numbers that are not finite become null."""
-    return json.dumps(_finite(document), indent=indent, ensure_ascii=False, allow_nan=False)
+    finite = _finite(document)
+    text = json.dumps(finite, indent=indent, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, as in the name of a file that is not UTF-8: keep it escaped
+        return json.dumps(finite, indent=indent, allow_nan=False)
+    return text
 
 
 def _finite(value: Any) -> Any:
@@ -80,15 +97,30 @@ def _finite(value: Any) -> Any:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write one JSON document, indented for people."""
+    """Write one JSON document, indented for people: numbers are side by side, and a row of a table is one line."""
     with writing(path) as file:
-        file.write(to_json(document, indent=2) + "\n")
+        file.write(_indented(_finite(document)) + "\n")
+
+
+def _indented(value: Any, margin: str = "\n", *, row: bool = False) -> str:
+    """Return JSON in which numbers alone are one line, and so is a list, or a row in one, with nothing nested in it."""
+    items = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    nested = any(isinstance(item, dict | list) for item in items)
+    numbers = all(isinstance(item, int | float | None) for item in items)
+    if numbers or (not nested and (row or isinstance(value, list))):
+        return to_json(value)
+    deeper = margin + "  "
+    if isinstance(value, dict):
+        lines = [f"{to_json(str(key))}: {_indented(item, deeper)}" for key, item in value.items()]
+        return f"{{{deeper}{f',{deeper}'.join(lines)}{margin}}}"
+    lines = [_indented(item, deeper, row=True) for item in value]
+    return f"[{deeper}{f',{deeper}'.join(lines)}{margin}]"
 
 
 def parse_json(content: bytes) -> Any:
     """Read JSON that may come from a stranger; raise a ValueError of few words for all that is wrong with it."""
     try:
-        return json.loads(content, parse_int=_integer, parse_constant=_refuse)
+        return json.loads(content, parse_int=_integer, parse_float=_float, parse_constant=_refuse)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -97,6 +129,13 @@ def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"it has a number of {len(digits)} digits")
     return int(digits)
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:20]} is too large a number")
+    return number
 
 
 def _refuse(name: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from latentloop.errors import UserError, nearest
+from latentloop.errors import UserError, nearest, shown
 
 # Type variables and not Self, which the type checker of the tests cannot read off a single method.
 ConfigT = TypeVar("ConfigT", bound="Config")
@@ -22,11 +22,11 @@ class Config:
     def from_dict(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
         """Build from plain JSON values, as stored beside a data set or a checkpoint."""
         if not isinstance(values, Mapping):
-            raise UserError(f"the {cls.title} must be a mapping of settings, got {values!r}")
+            raise UserError(f"the {cls.title} must be a mapping of settings, got {shown(values)}")
         types = _settings(cls)
         for key in values:
             if key not in types:
-                raise UserError(f"unknown key {key!r} in the {cls.title}: {nearest(str(key), types)}")
+                raise UserError(f"unknown key {shown(key)} in the {cls.title}: {nearest(str(key), types)}")
         return cls(**{name: _from_json(types[name], value) for name, value in values.items()})
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,14 +73,16 @@ class Variant(Config):
     def kind(cls: type[VariantT], name: str) -> type[VariantT]:
         """Return the kind of that name."""
         if name not in cls.kinds:
-            raise UserError(f"unknown {cls.title} {name!r}: {nearest(str(name), cls.kinds)}")
+            raise UserError(f"unknown {cls.title} {shown(name)}: {nearest(str(name), cls.kinds)}")
         return cls.kinds[name]  # pyrefly: ignore
 
     @classmethod
     def from_dict(cls: type[VariantT], values: Mapping[str, Any]) -> VariantT:
         """Build the kind that ``name`` says."""
         if not isinstance(values, Mapping) or not isinstance(values.get("name"), str):
-            raise UserError(f"the {cls.title} must be a mapping with a name, one of {', '.join(cls.kinds)}: {values!r}")
+            raise UserError(
+                f"the {cls.title} must be a mapping with a name, one of {', '.join(cls.kinds)}: {shown(values)}"
+            )
         settings = {key: value for key, value in values.items() if key != "name"}
         return super(Variant, cls.kind(values["name"])).from_dict(settings)  # pyrefly: ignore
 
@@ -144,9 +146,11 @@ def _fits(value: Any, expected: Any) -> bool:
 
 def _described(expected: Any, value: Any) -> str:
     if get_origin(expected) is Literal:
-        return f"one of its choices, got {value!r}: {nearest(str(value), map(str, get_args(expected)))}"
+        return f"one of its choices, got {shown(value)}: {nearest(str(value), map(str, get_args(expected)))}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"a finite number, got {value}"
     name = expected.__name__ if isinstance(expected, type) and not get_args(expected) else str(expected)
-    return f"of type {name.replace('NoneType', 'None')}, got {value!r}"
+    return f"of type {name.replace('NoneType', 'None')}, got {shown(value)}"
 
 
 def _from_json(expected: Any, value: Any) -> Any:

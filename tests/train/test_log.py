@@ -82,6 +82,28 @@ def test_lines_that_are_no_measurements_are_left_out(tmp_path):
     assert len(list(csv.DictReader(io.StringIO((tmp_path / "metrics.csv").read_text())))) == 1
 
 
+def test_result_files_have_a_line_for_a_row_and_for_a_list_of_numbers(tmp_path):
+    rows = [{"kind": "é", "solved": 1.0}, {"kind": "b", "solved": None}]
+    document = {"rows": rows, "curve": {8: [1, 2.5], 16: []}, "counts": {1: 2}, "about": {"name": "x", "more": {}}}
+    write_json(tmp_path / "x.json", document)
+    text = (tmp_path / "x.json").read_text(encoding="utf-8")
+    assert text.splitlines()[1:9] == [
+        '  "rows": [',
+        '    {"kind": "é", "solved": 1.0},',
+        '    {"kind": "b", "solved": null}',
+        "  ],",
+        '  "curve": {',
+        '    "8": [1, 2.5],',
+        '    "16": []',
+        "  },",
+    ]
+    assert '  "counts": {"1": 2},' in text.splitlines()
+    assert json.loads(text) == json.loads(json.dumps(document))
+    for alone in ({}, [], 1, "a", None, [[]], {"a": [{"b": [{}]}]}):
+        write_json(tmp_path / "x.json", alone)
+        assert json.loads((tmp_path / "x.json").read_text()) == alone
+
+
 def test_result_files_are_valid_json(tmp_path):
     document = {"a": float("nan"), "b": [float("inf"), (1.5, {"c": -float("inf")})]}
     write_json(tmp_path / "x.json", document)

@@ -7,7 +7,7 @@ import hashlib
 import json as json_format
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from latentloop.commands.terminal import (
 from latentloop.commands.terminal import output as standard_output
 from latentloop.config import MAX_NODES, FamilyName, OrderName
 from latentloop.errors import UserError
-from latentloop.files import check_writable, read_json
+from latentloop.files import check_writable, read_json, to_json
 from latentloop.halting import RuleName
 from latentloop.presets import DEFAULT_MODEL
 from latentloop.task.graph import Problems, check_names
@@ -64,7 +64,8 @@ class Asked:
     @property
     def title(self) -> str:
         """What was asked for, as typed."""
-        return self.name or self.checkpoint or DEFAULT_MODEL
+        given = [name for name in (self.name, self.checkpoint) if name is not None]
+        return given[0] if given else DEFAULT_MODEL
 
     def load(self) -> "LatentLoop":
         """Load it."""
@@ -73,9 +74,9 @@ class Asked:
         check_device(self.device)
         return LatentLoop.from_pretrained(self.title, device=self.device, temperature=self.temperature)
 
-    def describe(self, loop: "LatentLoop") -> dict[str, Any]:
+    def describe(self, trained: "LatentLoop") -> dict[str, Any]:
         """Return which model it is, by the name that was asked for too."""
-        return {"checkpoint": self.title} | loop.describe()
+        return {"checkpoint": self.title} | trained.describe()
 
     def refuse_overwriting(self, written: Sequence[Path]) -> None:
         """Refuse to write a result over a file of the checkpoint."""
@@ -100,27 +101,43 @@ def check_device(device: str) -> None:
         raise UserError(f"cannot use the device {device!r}: expected cpu, or cuda or mps where there is one") from error
 
 
-def result_path(output: Path | None, model: Asked, loop: "LatentLoop", kind: str, settings: Mapping[str, Any]) -> Path:
+def result_path(
+    output: Path | None, model: Asked, trained: "LatentLoop", kind: str, settings: Mapping[str, Any]
+) -> Path:
     """Name a result, if its user has not, after the model and all that was asked of it: others keep theirs."""
     if output is not None:
         return output
-    asked = json_format.dumps([settings, loop.sha256, loop.run.to_dict()], sort_keys=True)
+    asked = json_format.dumps([settings, trained.sha256, trained.run.to_dict()], sort_keys=True)
     key = hashlib.sha256(asked.encode()).hexdigest()
     words = Path(model.title).resolve().parts[-2:]
     title = "-".join(words if re.match("best$|last$|step-", words[-1]) else words[-1:])
     return Path("results") / f"{title}-{kind}-{key[:6]}.json"
 
 
-def unfinished(path: Path, loop: "LatentLoop", settings: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what an interrupted command has left, if it was given the same model and settings."""
+def unfinished(path: Path, trained: "LatentLoop", settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what an interrupted command has left, if it is whole and of the same model and settings."""
+    if not path.is_file():  # to read a pipe would be to wait
+        return None
     try:
         document = read_json(path)
+        if document.pop("checksum") != _checksum(document):  # a number in it may have changed
+            return None
         model = document["model"]
-        wanted = json_format.loads(json_format.dumps([loop.sha256, loop.run.to_dict(), settings]))
+        wanted = json_format.loads(json_format.dumps([trained.sha256, trained.run.to_dict(), settings]))
         left = [model["sha256"], model["config"], {name: document["settings"][name] for name in settings}]
-        return document if document["interrupted"] and left == wanted else None
+        return document if document.pop("interrupted") and left == wanted else None
     except (UserError, KeyError, TypeError):
         return None
+
+
+def interrupted(document: dict[str, Any]) -> dict[str, Any]:
+    """Mark a result as one that the same command goes on with."""
+    marked = json_format.loads(to_json(document | {"interrupted": True}))
+    return marked | {"checksum": _checksum(marked)}
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json_format.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def evaluate(
@@ -139,7 +156,7 @@ def evaluate(
 ) -> None:
     """Measure how far a model generalizes: % of the published test problems fully solved, size by size.
 
-    Ctrl-C keeps the sizes that are finished; the same command then goes on with the others.
+    Every size is written when it is finished: after Ctrl-C, or a crash, the same command goes on with the others.
 
     Args:
         model: Which model to ask, and where it runs.
@@ -161,35 +178,41 @@ def evaluate(
     from latentloop.evaluate.generalization import effective_rule, evaluate_sizes, evaluation_paths, write_evaluation
     from latentloop.report.console import evaluation_table
 
-    loop = model.load()
-    check_names(loop.run.task, max(numbers))
-    rule = effective_rule(loop, halt, cap, iterations)
+    trained = model.load()
+    check_names(trained.run.task, max(numbers))
+    rule = effective_rule(trained, halt, cap, iterations)
     asked: dict[str, Any] = {"cap": cap, "iterations": iterations, "family": family, "order": order, "skip": skip}
     settings = asked | {"halt": rule, "sizes": numbers, "instances": instances}
-    path = result_path(output, model, loop, rule, settings)
+    path = result_path(output, model, trained, rule, settings)
     paths = evaluation_paths(path)
     model.refuse_overwriting(paths)
     for written in paths:
         check_writable(written)
-    earlier = unfinished(paths[0], loop, settings)
+    earlier = unfinished(paths[0], trained, settings)
+    parts = [earlier] if earlier else []
     done = len(earlier["rows"]) if earlier else 0
+    description = {"model": model.describe(trained)}
+
+    def evaluated(advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+        for nodes in numbers[done:]:
+            parts.append(evaluate_sizes(trained, [nodes], instances, halt=halt, **asked, advance=advance))
+            document = _joined(parts, numbers) | description
+            if len(document["rows"]) < len(numbers):
+                document = interrupted(document)
+            write_evaluation(document, path)
+            yield document
+
     with progress("problems", instances * len(numbers)) as advance:
         advance(instances * done)
-        parts, interrupted = finished(
-            evaluate_sizes(loop, [nodes], instances, halt=halt, **asked, advance=advance) for nodes in numbers[done:]
-        )
-    document = _joined([*([earlier] if earlier else []), *parts], numbers)
-    document["model"] = model.describe(loop)
-    if interrupted:
-        document["interrupted"] = True
-    write_evaluation(document, path)
+        documents, code = finished(evaluated(advance), parts[:1])
+    document = documents[-1]
     if json:
         print_json(document)
     else:
         standard_output().print(evaluation_table(document))
     errors.print("wrote " + " and ".join(map(str, paths)))
-    if interrupted:
-        stop(len(document["rows"]), len(numbers), "sizes", "the same command goes on with the others")
+    if code:
+        stop(code, len(document["rows"]), len(numbers), "sizes", "the same command goes on with the others")
 
 
 def _joined(parts: Sequence[dict[str, Any]], sizes: Sequence[int]) -> dict[str, Any]:
@@ -203,10 +226,10 @@ def _joined(parts: Sequence[dict[str, Any]], sizes: Sequence[int]) -> dict[str, 
     }
 
 
-def stop(done: int, total: int, unit: str, advice: str) -> None:
+def stop(code: int, done: int, total: int, unit: str, advice: str) -> None:
     """End an interrupted command that has kept what was finished."""
     errors.print(f"interrupted: kept {done} of {total} {unit}; {advice}")
-    sys.exit(130)
+    sys.exit(code)
 
 
 def check_instances(instances: int, skip: int, nodes: int) -> None:
@@ -229,8 +252,10 @@ def expand_sizes(words: Sequence[str]) -> list[int]:
             continue
         if not word.isdecimal() or len(word) > 9 or not 1 <= int(word) <= MAX_NODES:
             raise UserError(f"sizes are numbers of nodes from 1 to {MAX_NODES} such as 8 16 .. 128, got {word[:40]!r}")
+        if pending and not sizes[-2] < sizes[-1] < int(word):
+            raise UserError(f"sizes around '..' must rise, as in 8 16 .. 128, got {sizes[-2]} {sizes[-1]} .. {word}")
         if pending:
-            sizes += range(2 * sizes[-1] - sizes[-2], int(word), max(sizes[-1] - sizes[-2], 1))
+            sizes += range(2 * sizes[-1] - sizes[-2], int(word), sizes[-1] - sizes[-2])
             pending = False
         sizes.append(int(word))
     if not sizes or pending:
@@ -254,24 +279,24 @@ def solve_with_model(
     from latentloop.report.console import answer_table, trace_tables
 
     model = Asked(checkpoint=checkpoint, device=device)
-    loop = model.load()
-    task = language.config(loop.run.task)
+    trained = model.load()
+    task = language.config(trained.run.task)
     if input is not None:
 
         def solver(problems: Problems) -> list[dict[str, Any]]:
-            return [answer.to_dict() for answer in loop.solve_problems(problems, cap=cap)]
+            return [answer.to_dict() for answer in trained.solve_problems(problems, cap=cap)]
 
         solve_many(input, output, task, solver, model.title)
         return
     problems = parse(problem_text(problem), task)
-    answer = loop.solve_problems(problems, cap=cap)[0]
+    solution = solve_problems(problems)
+    answer = trained.solve_problems(problems, cap=cap, solution=solution)[0]
     if json:
-        solver_names = {"solver": model.title, "sha256": loop.sha256}
+        solver_names = {"solver": model.title, "sha256": trained.sha256}
         head = {"text": to_text(problems), "modulus": problems.modulus} | solver_names
         print_json(head | answer.to_dict(trace=trace))
         return
     out = standard_output()
-    solution = solve_problems(problems)
     states = problems.states(answer.trace if trace else [answer.values])
     if trace:
         for table in trace_tables(problems, states, truth=solution.values, width=out.width):
@@ -279,5 +304,5 @@ def solve_with_model(
     else:
         out.print(answer_table(problems, solution, states[-1, 0]))
     verdict = "all right" if answer.correct else "not all right: wrong values are marked with !"
-    unit = "iterations" if loop.method.latent else "tokens"
+    unit = "iterations" if trained.method.latent else "tokens"
     out.print(f"{model.title}: {answer.halt} after {answer.iterations} {unit}, {verdict} (modulo {problems.modulus})")

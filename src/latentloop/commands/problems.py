@@ -229,7 +229,7 @@ def _count_lines(source: Path) -> int | None:
 def dataset(sampling: Sampling, *, output: Path, count: int = 1024) -> None:
     """Write many sampled problems with text, values, depths and tokens to a file, and the settings to a file beside it.
 
-    Ctrl-C keeps the problems that are finished.
+    Ctrl-C and SIGTERM keep the problems that are finished.
 
     Args:
         sampling: Which problems to sample at random.
@@ -242,13 +242,15 @@ def dataset(sampling: Sampling, *, output: Path, count: int = 1024) -> None:
     graph = sampling.graph()
     check_dataset(task, graph, count, sampling.seed, output)
     with first_interrupt() as stopped, progress("problems", count) as advance:
-        written = write_dataset(task, graph, count, sampling.seed, output, advance=advance, stopped=stopped)
+        written = write_dataset(
+            task, graph, count, sampling.seed, output, advance=advance, stopped=lambda: bool(stopped())
+        )
     if written < count:
         errors.print(
             f"interrupted: kept the first {written} of {count} problems in {output}; "
             "the same command writes all of them, these first"
         )
-        sys.exit(130)
+        sys.exit(stopped())
     errors.print(f"wrote {count} problems to {output}, their settings to {output}.config.json")
 
 

@@ -1,6 +1,5 @@
 """What all commands share: text in and out, progress, Ctrl-C, and limits of what can be asked for."""
 
-import json
 import os
 import signal
 import stat
@@ -15,8 +14,8 @@ from typing import Annotated, Any, TypeVar
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from latentloop.errors import UserError
-from latentloop.files import read_text
+from latentloop.errors import Terminated, UserError
+from latentloop.files import read_text, to_json
 from latentloop.task.text import MAX_CHARACTERS
 
 ProblemText = Positional[Annotated[str | None, arg(metavar="[PROBLEM]")]]
@@ -97,7 +96,7 @@ def check_iterations(option: str, number: int | None) -> None:
 
 def print_json(document: Any) -> None:
     """Print one document on standard output."""
-    print(json.dumps(document, ensure_ascii=False))  # noqa: T201
+    print(to_json(document))  # noqa: T201
 
 
 @contextmanager
@@ -114,34 +113,44 @@ def progress(label: str, total: int | None, *, shown: bool = True) -> Iterator[C
         yield lambda done: bars.advance(bar, done)
 
 
-def finished(results: Iterable[T]) -> tuple[list[T], bool]:
-    """Collect results one by one; return those that were finished when Ctrl-C came, and whether it came."""
-    found: list[T] = []
+def finished(results: Iterable[T], earlier: Iterable[T] = ()) -> tuple[list[T], int]:
+    """Collect results one by one; return those that were finished when Ctrl-C or SIGTERM came, and the exit code.
+
+    The code is 0 if neither came. Where nothing is finished, nor was earlier, the interruption goes on.
+    """
+    found = list(earlier)
     try:
         found.extend(results)  # keeps what came before an exception
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         if not found:
             raise
-        return found, True
-    return found, False
+        return found, 128 + (signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT)
+    return found, 0
 
 
 @contextmanager
-def first_interrupt() -> Iterator[Callable[[], bool]]:
-    """Let the first Ctrl-C only be noted; yield the function that tells whether it came. The second one interrupts."""
-    previous = signal.getsignal(signal.SIGINT)
-    noted = False
+def first_interrupt() -> Iterator[Callable[[], int]]:
+    """Let the first Ctrl-C or SIGTERM only be noted; yield the function that tells the exit code for it, 0 before.
+
+    The second one interrupts.
+    """
+    code = 0
+    previous: dict[signal.Signals, Any] = {}
 
     def note(number: int, frame: FrameType | None) -> None:
-        nonlocal noted
-        noted = True
-        signal.signal(signal.SIGINT, previous)
+        nonlocal code
+        code = 128 + number
+        restore()
 
-    if previous is signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    signal.signal(signal.SIGINT, note)
+    def restore() -> None:
+        for kind, handler in previous.items():
+            signal.signal(kind, signal.SIG_DFL if handler is None else handler)
+
+    if threading.current_thread() is threading.main_thread():
+        for kind in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(kind) is not signal.SIG_IGN:
+                previous[kind] = signal.signal(kind, note)
     try:
-        yield lambda: noted
+        yield lambda: code
     finally:
-        signal.signal(signal.SIGINT, previous)
+        restore()

@@ -15,6 +15,9 @@ from latentloop.methods import MethodName
 from latentloop.presets import PRESETS, preset
 from latentloop.schema import Variant
 
+REACHED = 64
+"""Validation problems that a finished run is tried on."""
+
 
 def presets(*, json: Json = False) -> None:
     """List the presets, the named runs of `latentloop train`: method, model, parameters, and what they cost.
@@ -116,7 +119,7 @@ def train_from(base: RunConfig) -> Callable[..., None]:
         """
         from latentloop.train.checkpoint import MANIFEST
         from latentloop.train.devices import make_fabric  # here, since no other command needs Fabric
-        from latentloop.train.lock import LOCK
+        from latentloop.train.folder import is_free
         from latentloop.train.loop import train as run_training
 
         if [preset, config, resume].count(None) != 2:
@@ -133,21 +136,33 @@ def train_from(base: RunConfig) -> Callable[..., None]:
         fabric = make_fabric(run, accelerator=accelerator, devices=devices, machines=machines, strategy=strategy)
         if folder.exists() and not folder.is_dir():
             raise UserError(f"the run folder {folder} is a file: choose another --output")
-        if (
-            fabric.global_rank == 0
-            and resume is None
-            and folder.exists()
-            and {path.name for path in folder.iterdir()} - {LOCK}
-        ):
+        if fabric.global_rank == 0 and resume is None and not is_free(folder):
             raise UserError(f"the run folder {folder} exists: go on with --resume {folder}, or choose another --output")
         outcome = run_training(run, folder, fabric, resume=resume is not None, minutes=minutes, console=errors)
         if fabric.global_rank:
             return
         figures = ", ".join(f"{name} {value:.4g}" for name, value in outcome.figures.items() if "validation" in name)
         errors.print(f"{outcome.step} of {run.train.steps} steps in {folder}: {figures}")
-        if outcome.reason != "done":
+        if outcome.reason == "done":
+            errors.print(_reached(folder))
+        else:
             errors.print(f"go on with: latentloop train --resume {folder}")
         if outcome.signal is not None and outcome.reason == "interrupted":
             sys.exit(128 + outcome.signal)  # as shells do: 130 after Ctrl-C, 143 after SIGTERM
 
     return train
+
+
+def _reached(folder: Path) -> str:
+    """Return in a line what a finished run can do: validation problems fully solved, halting by itself."""
+    from latentloop.evaluate.pretrained import LatentLoop
+    from latentloop.task.splits import validation_problems
+
+    trained = LatentLoop.from_pretrained(folder)
+    answers = trained.solve_problems(validation_problems(trained.run.task, trained.run.graph, REACHED))
+    solved = sum(answer.correct for answer in answers)
+    nodes = trained.run.graph.nodes
+    return (
+        f"the best checkpoint solves {solved} of {REACHED} validation problems of {nodes} nodes; "
+        f"how far it goes: latentloop evaluate {folder} --sizes {nodes} {2 * nodes}"
+    )

@@ -1,6 +1,7 @@
 """How far a checkpoint can be trusted: certify, stress."""
 
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ from latentloop.commands.models import (
     Asked,
     check_instances,
     expand_sizes,
+    interrupted,
     result_path,
     stop,
     unfinished,
 )
 from latentloop.commands.terminal import Json, errors, finished, print_json, progress
 from latentloop.commands.terminal import output as standard_output
+from latentloop.config import MAX_NODES
+from latentloop.errors import UserError
 from latentloop.files import check_writable, write_json
 from latentloop.provenance import provenance
 
@@ -28,8 +32,8 @@ def certify(
 ) -> None:
     """Check the arithmetic exhaustively: every value combination of every equation, inside real problems.
 
-    Exits with 1 if any entry is wrong. Ctrl-C keeps the sizes that are finished; the same command then goes on with the
-    others.
+    Exits with 1 if any entry is wrong. Every size is written when it is finished: after Ctrl-C, or a crash, the same
+    command goes on with the others.
 
     Args:
         model: Which model to ask, and where it runs.
@@ -42,30 +46,40 @@ def certify(
     from latentloop.evaluate.certify import check_probes, patterns
     from latentloop.report.console import certificate_table, verdict
 
-    loop = model.load()
-    check_probes(loop, numbers)
+    trained = model.load()
+    check_probes(trained, numbers)
     settings = {"sizes": numbers}
-    path = result_path(output, model, loop, "certificate", settings)
+    path = result_path(output, model, trained, "certificate", settings)
     model.refuse_overwriting([path])
     check_writable(path)
-    earlier = unfinished(path, loop, settings)
+    earlier = unfinished(path, trained, settings)
     found = earlier["sizes"] if earlier else []
-    entries = sum(len(probe.values) for probe in patterns(loop.run.task))
+    description = {"settings": settings, "model": model.describe(trained), "provenance": provenance()}
+
+    def certified(advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+        for nodes in numbers[len(found) :]:
+            found.append(certify_size(trained, nodes, advance=advance))
+            document = {"sizes": list(found)} | description
+            if len(found) < len(numbers):
+                document = interrupted(document)
+            write_json(path, document)
+            yield document
+
+    entries = sum(len(probe.values) for probe in patterns(trained.run.task))
     with progress("entries", len(numbers) * entries) as advance:
         advance(len(found) * entries)
-        more, interrupted = finished(certify_size(loop, nodes, advance=advance) for nodes in numbers[len(found) :])
-    found = found + more
-    document = {"sizes": found, "settings": settings, "model": model.describe(loop), "provenance": provenance()}
-    _keep(document, path, interrupted)
+        documents, code = finished(certified(advance), [earlier] if earlier else [])
+    document = documents[-1]
+    errors.print(f"wrote {path}")
     if json:
         print_json(document)
     else:
         out = standard_output()
         out.print(certificate_table(document))
         out.print(verdict(document))
-    if interrupted:
-        stop(len(found), len(numbers), "sizes", "the same command goes on with the others")
-    if any(size["wrong"] for size in found):
+    if code:
+        stop(code, len(document["sizes"]), len(numbers), "sizes", "the same command goes on with the others")
+    if any(size["wrong"] for size in document["sizes"]):
         sys.exit(1)
 
 
@@ -80,7 +94,7 @@ def stress(
 ) -> None:
     """Try a model where it was not trained: wrong states, other shapes, larger graphs, four times the iterations it needs.
 
-    Ctrl-C keeps the scenarios that are finished.
+    Ctrl-C and SIGTERM keep the scenarios that are finished.
 
     Args:
         model: Which model to ask, and where it runs.
@@ -90,32 +104,34 @@ def stress(
         output: File for the results, .json. Default: in results/, named after model and settings.
         json: Print one JSON document on standard output, and nothing else there.
     """
-    check_instances(instances, skip, max(nodes, 1))
+    if not 1 <= nodes <= MAX_NODES:
+        raise UserError(f"--nodes must be 1 to {MAX_NODES}, got {nodes}")
+    check_instances(instances, skip, nodes)
     from latentloop.evaluate.stress import scenarios
     from latentloop.evaluate.stress import stress as stress_model
     from latentloop.report.console import stress_table
 
-    loop = model.load()
+    trained = model.load()
     settings = {"nodes": nodes, "instances": instances, "skip": skip}
-    path = result_path(output, model, loop, "stress", settings)
+    path = result_path(output, model, trained, "stress", settings)
     model.refuse_overwriting([path])
     check_writable(path)
-    all_scenarios = scenarios(loop, nodes, instances)
+    all_scenarios = scenarios(trained, nodes, instances)
     with progress("problems", sum(scenario.instances for scenario in all_scenarios)) as advance:
-        rows, interrupted = finished(stress_model(loop, nodes, instances, skip=skip, advance=advance))
-    document = {"rows": rows, "settings": settings, "model": model.describe(loop), "provenance": provenance()}
-    _keep(document, path, interrupted)
+        rows, code = finished(stress_model(trained, nodes, instances, skip=skip, advance=advance))
+    document: dict[str, Any] = {
+        "rows": rows,
+        "settings": settings,
+        "model": model.describe(trained),
+        "provenance": provenance(),
+    }
+    if code:
+        document["interrupted"] = True
+    write_json(path, document)
+    errors.print(f"wrote {path}")
     if json:
         print_json(document)
     else:
         standard_output().print(stress_table(document))
-    if interrupted:
-        stop(len(rows), len(all_scenarios), "scenarios", "the same command tries all of them")
-
-
-def _keep(document: dict[str, Any], path: Path, interrupted: bool) -> None:
-    """Write a result, marked if it is not complete."""
-    if interrupted:
-        document["interrupted"] = True
-    write_json(path, document)
-    errors.print(f"wrote {path}")
+    if code:
+        stop(code, len(rows), len(all_scenarios), "scenarios", "the same command tries all of them")

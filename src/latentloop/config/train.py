@@ -4,10 +4,12 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from latentloop.errors import UserError
+from latentloop.errors import UserError, shown
 from latentloop.schema import Config, check_seed
 
-_STAGE = re.compile(r"(\d{1,4})(?:/([123]+))?:(\d*\.?\d+)")
+_STAGE = re.compile(
+    r"(\d{1,4})(?:/([123]{1,16}))?:(\d(?:\.\d{1,16})?|\.\d{1,16})", re.ASCII
+)  # nothing to backtrack into
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Stage:
         match = _STAGE.fullmatch(text)
         if match is None:
             raise UserError(
-                f"a stage of a curriculum is NODES:SHARE or NODES/FAN_INS:SHARE such as 16/12:0.2, got {text!r}"
+                f"a stage of a curriculum is NODES:SHARE or NODES/FAN_INS:SHARE such as 16/12:0.2, got {shown(text)}"
             )
         return cls(float(match[3]), int(match[1]), tuple(map(int, match[2])) if match[2] else None)
 

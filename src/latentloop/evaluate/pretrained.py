@@ -21,7 +21,7 @@ from latentloop.model.recurrence import Fixed, iterate
 from latentloop.model.transformer import Transformer
 from latentloop.presets import DEFAULT_MODEL
 from latentloop.task.graph import EMPTY, Problems
-from latentloop.task.oracle import solve
+from latentloop.task.oracle import Solution, solve
 from latentloop.task.text import parse
 from latentloop.tokens.state import encode_state, with_values
 from latentloop.tokens.trajectory import read_values, spell
@@ -145,6 +145,7 @@ class LatentLoop(
         start = None if state is None else self._start(problems, state)
         return self.solve_problems(problems, cap=cap, start=start)[0]
 
+    @torch.inference_mode()  # as a decorator it ends at every yield: the caller may train meanwhile
     def iterate(
         self, problem: str, *, state: Mapping[str, int | None] | None = None
     ) -> Iterator[dict[str, int | None]]:
@@ -159,11 +160,10 @@ class LatentLoop(
             start = with_values(start, layout, self._start(problems, state), self.vocabulary)
         device = self.model.norm.weight.device
         start, layout = start.to(device), layout.to(device)
-        with torch.inference_mode():
-            for reached, _ in iterate(self.model, start, layout, Fixed(sys.maxsize)):
-                symbols = layout.read(reached.value)[0].cpu().numpy()
-                values = np.where(symbols < problems.modulus, symbols, EMPTY)
-                yield problems.by_variable(0, values)
+        for reached, _ in iterate(self.model, start, layout, Fixed(sys.maxsize)):
+            symbols = layout.read(reached.value)[0].cpu().numpy()
+            values = np.where(symbols < problems.modulus, symbols, EMPTY)
+            yield problems.by_variable(0, values)
 
     def _start(self, problems: Problems, state: Mapping[str, int | None]) -> np.ndarray:
         """Return node values [1, node] from values by variable."""
@@ -172,7 +172,7 @@ class LatentLoop(
         for name, value in state.items():
             if name not in names:
                 raise UserError(f"the state gives {name}, which is no variable of the problem: {nearest(name, names)}")
-            if value is not None and not (isinstance(value, int) and 0 <= value < problems.modulus):
+            if value is not None and not (isinstance(value, int | np.integer) and 0 <= value < problems.modulus):
                 raise UserError(f"the state's {name} must be 0 to {problems.modulus - 1}, or None, got {value!r}")
         values = [state.get(name) for name in names]
         return np.array([[EMPTY if value is None else value for value in values]], np.int8)
@@ -182,23 +182,31 @@ class LatentLoop(
             raise UserError(f"{self.run.method.name} has no latent state, and cannot be {done}")
 
     def solve_problems(
-        self, problems: Problems, *, cap: int | None = None, start: np.ndarray | None = None
+        self,
+        problems: Problems,
+        *,
+        cap: int | None = None,
+        start: np.ndarray | None = None,
+        solution: Solution | None = None,
     ) -> list[Answer]:
-        """Solve many problems at once, from nothing or from the given node values [batch, node]."""
+        """Solve many problems at once, from nothing or from the given node values [batch, node].
+
+        ``solution`` is the truth that answers are compared with, where the caller has it already.
+        """
         if cap is not None and not 1 <= cap <= MAX_CAP:
             raise UserError(f"the cap must be 1 to {MAX_CAP:,} iterations, got {cap}")
         if not self.method.latent:
-            return self._write(problems)
+            return self._write(problems, solution or solve(problems))
         fixed = self.run.method.iterations
         caps = [fixed or cap or default_cap(int(size)) for size in problems.sizes]
         rollouts = roll_out(self.model, problems, np.array(caps), leave=fixed is None, start=start)
-        truth = solve(problems).values
+        truth = (solution or solve(problems)).values
         return [self._answer(problems, row, rollout, caps[row], truth[row]) for row, rollout in enumerate(rollouts)]
 
-    def _write(self, problems: Problems) -> list[Answer]:
+    def _write(self, problems: Problems, solution: Solution) -> list[Answer]:
         """Answer by chain of thought: the iterations are the tokens written."""
         assert isinstance(self.run.method, ChainOfThought)
-        solution, answers = solve(problems), []
+        answers = []
         written, _ = write_trajectories(self.model, problems, solution, self.run.method.trajectory)
         for row, size in enumerate(problems.sizes):
             given = read_values(written[row], self.vocabulary)

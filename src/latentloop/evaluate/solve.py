@@ -7,6 +7,7 @@ from typing import Any
 
 from latentloop.config import TaskConfig
 from latentloop.errors import UserError
+from latentloop.files import parse_json
 from latentloop.task.graph import Problems, concatenate
 from latentloop.task.oracle import solve
 from latentloop.task.text import parse
@@ -43,18 +44,18 @@ def _answers(readable: list[Problems], solver: Solver) -> list[dict[str, Any]]:
         return [answer for problems in readable for answer in _answers([problems], solver)]
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON value")
-
-
 def _ask(number: int, line: bytes, task: TaskConfig) -> tuple[Any, Problems | str]:
     """Read one line: its id, and the problem or what is wrong with it."""
     identity = None
     try:
-        record = json.loads(line, parse_constant=_refuse)
-        identity = record.get("id") if isinstance(record, dict) else None
+        record = parse_json(line)
+        if isinstance(record, dict):
+            json.dumps(record.get("id"))  # raises for one so deeply nested that it could be read, but not written
+            identity = record.get("id")
         if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-            raise UserError(f'line {number}: expected {{"id": .., "text": ".."}}, got {line.decode().strip()[:60]}')
+            raise UserError(
+                f'line {number}: expected {{"id": .., "text": ".."}}, got {line.decode(errors="replace").strip()[:60]}'
+            )
         return identity, parse(record["text"], task)
     except UserError as error:
         return identity, str(error)

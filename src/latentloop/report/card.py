@@ -1,6 +1,6 @@
 """The model card of a shipped checkpoint, written from the results that lie beside its weights."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 HEADER = """---
@@ -23,14 +23,25 @@ From scratch, seed {seed}, {steps:,} steps in {minutes:.1f} minutes on {cores} c
 {nodes} nodes and depth {depth}. `config.json` has every setting.
 SHA-256 of the weights: `{sha256}`.
 
-## Scores
+"""
+SCORES = """## Scores
 
 """
+AUXILIARY = {
+    "lookup": "the value of every operand (after the first layer)",
+    "partial": "the result of an equation's first operation",
+}
+TUNED: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "attention scores that grow with log n": lambda model: model["sharpen"] == "log-n",
+    "a temperature below 1 in the first layer": lambda model: model["temperature"] < 1,
+}
 LIMITS = """
 ## Limits
 
-It knows {names} names, at most three operands an equation, and this modulus only. Scores are measured, not proven: the
-certificate covers the arithmetic inside the problems probed, and look-ups get harder as problems grow.
+It knows {names} names, at most three operands an equation, and this modulus only. Scores are measured, not proven. The
+certificate puts each entry of the arithmetic through the model once, in one random context: it shows no entry to be right in
+every context. Look-up margins are sampled too, from a few problems of each size: they are no bounds, and look-ups get harder
+as problems grow.
 
 `evaluation.json`, `certificate.json` and `stress.json` beside this card hold all figures with command, commit and machine.
 """
@@ -42,8 +53,12 @@ def model_card(
     evaluation: dict[str, Any],
     certificate: dict[str, Any],
     stress: dict[str, Any],
+    interventions: dict[str, Any] | None = None,
 ) -> str:
-    """Say how a checkpoint was made, what it scores, and where its limits are."""
+    """Say how a checkpoint was made, what is built into it, what it scores, and where its limits are.
+
+    ``interventions`` is what ``benchmarks/builtin.py`` measures.
+    """
     model, config = evaluation["model"], evaluation["model"]["config"]
     machine = metrics["provenance"]["machine"]
     head = HEADER.format(
@@ -71,9 +86,9 @@ def model_card(
             ("nodes", "problems", "fully solved %", "95 % interval", "values right %", "iterations / depth", *counts),
             (_evaluated(row) for row in evaluation["rows"]),
         ),
-        "\nEvery value combination of every equation, probed inside real problems (`latentloop certify`):\n",
+        "\nEvery value combination of every equation, each probed once inside a random problem (`latentloop certify`):\n",
         _table(
-            ("nodes", "entries", "wrong", "smallest margin", "smallest look-up margin"),
+            ("nodes", "entries", "wrong", "smallest margin", "smallest look-up margin sampled"),
             map(_certified, certificate["sizes"]),
         ),
         "\nWhere it was not trained (`latentloop stress`); iterations after values were flipped are those from there on:\n",
@@ -82,7 +97,50 @@ def model_card(
             (_stressed(row) for row in stress["rows"]),
         ),
     ]
-    return head + "\n".join(parts) + "\n" + LIMITS.format(names=config["task"]["names"])
+    given = _built_in(name, config, interventions)
+    return head + given + SCORES + "\n".join(parts) + "\n" + LIMITS.format(names=config["task"]["names"])
+
+
+def _built_in(name: str, config: dict[str, Any], interventions: dict[str, Any] | None) -> str:
+    """List what was not learned from final answers alone: initial biases, auxiliary targets, choices made beyond training."""
+    model, method = config["model"], config["method"]
+    items = []
+    heads = model["positions"].get("offset_heads", 0)
+    if heads:
+        found = (interventions or {"models": {}})["models"].get(name)
+        measured = "" if found is None else _intervened(found, interventions or {})
+        items.append(
+            f"*Where operands stand.* {heads} heads of the last layer start with a bias toward keys 1 to {heads} tokens back, "
+            f"which is where operands are.{measured}"
+        )
+    seen = [AUXILIARY[kind] for kind in AUXILIARY if method.get(f"{kind}_weight")]
+    if seen:
+        items.append(
+            f"*Intermediate values.* In training, auxiliary read-outs see, from the oracle, {' and '.join(seen)}. "
+            "They are not used at inference."
+        )
+    if model["value_init"] == "characters":
+        items.append("*The groups.* Value embeddings start as characters of (Z/p, +) and (Z/p)*.")
+    if config["method"]["name"] == "stable":
+        items.append("*The algorithm.* Targets are the oracle's local update of every state shown, not final answers.")
+    tuned = [text for text, used in TUNED.items() if used(model)]
+    if tuned:
+        items.append(
+            f"*Tuned out of distribution:* {' and '.join(tuned)}. These were chosen after looking at sizes beyond training; "
+            "docs/recipe.md names the problems, looked at by nobody before, on which the choice was confirmed."
+        )
+    return "## What is built in\n\n" + "\n".join(f"- {item}" for item in items) + "\n\n" if items else ""
+
+
+def _intervened(found: dict[str, Any], interventions: dict[str, Any]) -> str:
+    """Say what the last layer's bias is worth, measured by taking it away and by leaving nothing else."""
+    stayed = sum(head["start"] == head["end"] for head in found["heads"])
+    nodes, problems = interventions["nodes"], interventions["problems"]
+    return (
+        f" {stayed} of {len(found['heads'])} still have their largest bias there after training. Of {problems} problems of "
+        f"{nodes} nodes the model solves {found['solved']}; {found['solved_without_bias']} with the last layer's bias set to "
+        f"zero, and {found['solved_with_bias_alone']} with nothing but that bias in its attention scores."
+    )
 
 
 def _evaluated(row: dict[str, Any]) -> Sequence[Any]:

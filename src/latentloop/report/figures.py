@@ -31,6 +31,58 @@ def generalization_figure(documents: Mapping[str, dict[str, Any]]) -> Figure:
     return figure
 
 
+def results_figure(models: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
+    """Draw % fully solved by size, a panel for each model: the shipped weights first, then other seeds of the same recipe.
+
+    Intervals are those of the shipped weights, at 95 %. Sizes trained on are shaded.
+    """
+    figure = Figure(figsize=(10.5, 4.4), layout="constrained")
+    panels = figure.subplots(1, len(models), sharex=True, sharey=True, squeeze=False)[0]
+    sizes = sorted({row["nodes"] for documents in models.values() for one in documents for row in one["rows"]})
+    left, right = min(sizes) / 1.25, max(sizes) * 1.25
+    for axes, (name, documents) in zip(panels, models.items(), strict=True):
+        about = documents[0]["model"]
+        trained_to = about["config"]["graph"]["nodes"]
+        axes.axvspan(left, trained_to, color="#dfe8f3", zorder=0, linewidth=0)
+        axes.text(left * 1.1, 5, f"trained on\nN ≤ {trained_to}", fontsize=12, color="#35587f")
+        names = about["config"]["task"]["names"]
+        if names < max(sizes):
+            axes.text(right / 1.1, 50, f"{names} names:\nno larger\ngraphs", fontsize=12, color="#777777", ha="right")
+        rows = documents[0]["rows"]
+        shares = [100 * row["solved"] for row in rows]
+        errors = [100 * (row["solved"] - row["solved_low"]) for row in rows]
+        axes.errorbar(
+            [row["nodes"] for row in rows], shares, yerr=[errors, [0] * len(rows)],
+            color="#1f5fa8", marker="o", markersize=5, linewidth=1.6, capsize=3,
+            label="shipped weights, 95 % interval", zorder=3,
+        )  # fmt: skip
+        for number, document in enumerate(documents[1:]):
+            axes.plot(
+                [row["nodes"] for row in document["rows"]], [100 * row["solved"] for row in document["rows"]],
+                color="#d9822b", linestyle="none", marker="o", markersize=10, markerfacecolor="none",
+                label=None if number else "two other seeds", zorder=4,
+            )  # fmt: skip
+        axes.set_title(f"{name}\n{' '.join(about['config']['task']['operations'])}", fontsize=13)
+        axes.set_xscale("log", base=2)
+        axes.set_xlim(left, right)
+        axes.set_ylim(0, 106)
+        axes.set_xticks([size for size in sizes if size & (size - 1) == 0])
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.tick_params(labelsize=11.5)
+        axes.tick_params(axis="x", rotation=45)
+        axes.grid(color="#dddddd", linewidth=0.7)
+        axes.spines[["top", "right"]].set_visible(False)
+    handles, labels = panels[-1].get_legend_handles_labels()
+    order = sorted(range(len(labels)), key=lambda place: labels[place])  # the shipped weights first
+    figure.legend(
+        [handles[place] for place in order], [labels[place] for place in order],
+        loc="outside upper center", ncols=2, frameon=False, fontsize=12,
+    )  # fmt: skip
+    figure.supxlabel("nodes in the graph (log scale)", fontsize=13)
+    figure.supylabel("problems fully solved, %", fontsize=13)
+    return figure
+
+
 def ablation_figure(results: Mapping[str, Sequence[dict[str, Any]]], base: str) -> Figure:
     """Draw learning curves, a panel for each choice: its runs in color over those of the base in gray."""
     names = [name for name in results if name != base]

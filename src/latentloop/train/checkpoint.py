@@ -21,7 +21,7 @@ from torch import Tensor
 
 from latentloop.config import RunConfig
 from latentloop.errors import UserError
-from latentloop.files import json_object, read_bytes, read_json, to_json, writing
+from latentloop.files import json_object, read_bytes, read_json, sync_folder, to_json, writing
 from latentloop.model.build import check_shapes, parameter_shapes
 from latentloop.train.limits import check_limits
 from latentloop.train.optimizer import moments
@@ -53,6 +53,7 @@ class Checkpoint:
             if folder.exists():
                 shutil.rmtree(folder)
             part.rename(folder)
+            sync_folder(folder.parent)
         finally:  # on a full disk, what was written so far must not stay in the way
             shutil.rmtree(part, ignore_errors=True)
 

@@ -21,6 +21,7 @@ from latentloop.train.checkpoint import (
     read_checkpoint,
     read_metrics,
 )
+from latentloop.train.lock import LOCK
 
 Say = Callable[[str], None]
 
@@ -37,10 +38,26 @@ def keep(folder: Path, checkpoint: Checkpoint, *, best: bool) -> None:
         shutil.rmtree(folder / old, ignore_errors=True)
 
 
+def is_free(folder: Path) -> bool:
+    """Return whether a new run may begin in a folder: it holds nothing, or what a process killed at once has left."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    return all(name == LOCK or _is_leftover(name) for name in names)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the temporary files of a process that was killed; the folder is locked, so nobody writes them."""
+    for path in folder.iterdir():
+        if _is_leftover(path.name):
+            _remove(path)
+
+
+def _is_leftover(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".part")
+
+
 def settle(folder: Path, run: RunConfig, say: Say) -> None:
     """Make ``last`` and ``best`` name whole checkpoints, wherever such can be found, before a run resumes."""
-    for leftover in folder.glob(".*.part"):  # of a process that was killed: the folder is locked, so nobody writes them
-        _remove(leftover)
+    sweep(folder)
     for name in ("last", "best"):
         _adopt(folder / name)
     steps = sorted((path for path in folder.glob("step-*") if re.fullmatch(STEP_NAME, path.name)), key=_number)

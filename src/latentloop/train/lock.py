@@ -17,7 +17,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold a run folder, which is made if need be; raise an error that names the holder if another process has it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK).open("a+", encoding="utf-8")
+        file = (folder / LOCK).open("a+", encoding="utf-8", errors="replace")
     except OSError as error:
         raise UserError(f"cannot write {folder / LOCK}: {error.strerror}") from error
     with file:

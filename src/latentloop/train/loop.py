@@ -23,7 +23,7 @@ from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.checkpoint import CONFIG
 from latentloop.train.data import sample_batch
 from latentloop.train.devices import any_rank, sum_ranks
-from latentloop.train.folder import settle
+from latentloop.train.folder import settle, sweep
 from latentloop.train.interrupt import StopSignals
 from latentloop.train.lock import locked
 from latentloop.train.loss import Learner, Sealed, add_sums
@@ -58,6 +58,8 @@ def train(
                 raise UserError(
                     f"the run folder {folder} exists: go on with --resume {folder}, or choose another --output"
                 )
+            else:
+                sweep(folder)
         fabric.launch()
         fabric.barrier()  # other ranks read the folder only when the first one has settled it
         return _loop(run, folder, fabric, resume=resume, minutes=minutes, console=console)

@@ -1,0 +1,100 @@
+"""Every measured number in README, docs and cards is that of a stored result; a digit that differs fails."""
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from latentloop.files import read_json
+from latentloop.report.card import model_card
+
+ROOT = Path(__file__).parent.parent
+NUMBERS = tomllib.loads((ROOT / "docs" / "numbers.toml").read_text())
+NOT_PROSE = re.compile(
+    r"<!-- built: \w+ -->.*?<!-- end -->"  # built tables, compared whole
+    r"|^```.*?^```"  # code, which other tests run
+    r"|^    .*?$"
+    r"|`[^`\n]+`"  # settings, names and commands
+    r"|\]\([^)]*\)"  # where links go
+    r"|^#.*?$",
+    re.S | re.M,
+)
+NUMBER = re.compile(r"(?<![\w.])\d[\d,.]*(?:e-?\d+)?")
+
+
+def _load_build():
+    spec = importlib.util.spec_from_file_location("docs_build", ROOT / "docs" / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+BUILD = _load_build()
+SOURCES = BUILD.sources()
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("page", BUILD.PAGES)
+def test_built_tables_are_up_to_date(page):
+    text = (ROOT / page).read_text()
+    assert BUILD.built(text, SOURCES) == text, f"{page} differs from stored results: run python docs/build.py"
+
+
+@pytest.mark.parametrize("page", NUMBERS["measured"])
+def test_measured_numbers_are_those_of_stored_results(page):
+    text = _words((ROOT / page).read_text())
+    for phrase in NUMBERS["measured"][page]:
+        assert _words(phrase.format(**SOURCES)) in text, f"{page} does not say: {phrase.format(**SOURCES)}"
+
+
+@pytest.mark.parametrize("page", NUMBERS["measured"])
+def test_no_number_comes_from_nowhere(page):
+    text = (ROOT / page).read_text()
+    prose = _words(NOT_PROSE.sub(lambda code: "`" if code[0].startswith("`") else " ", text))
+    for phrase in NUMBERS["measured"][page]:
+        spoken = re.sub(r"`[^`]+`", "`", phrase.format(**SOURCES))
+        prose = prose.replace(_words(spoken), " * ")
+    for constant in NUMBERS["constant"].get(page, []):
+        prose, times = re.subn(constant, " * ", prose)
+        assert times, f"docs/numbers.toml has a constant that {page} does not: {constant}"
+    left = [prose[max(0, found.start() - 40) : found.end() + 30] for found in NUMBER.finditer(prose)]
+    assert not left, f"{page} has numbers that are in no stored result and no constant: {left}"
+
+
+@pytest.mark.parametrize("name", BUILD.MODELS)
+def test_cards_are_what_their_results_say(name):
+    folder = ROOT / "checkpoints" / name
+    stored = [read_json(folder / f"{kind}.json") for kind in ("metrics", "evaluation", "certificate", "stress")]
+    card = model_card(name, *stored, read_json(ROOT / "benchmarks" / "results" / "builtin.json"))
+    assert (folder / "README.md").read_text() == card, f"run python checkpoints/ship.py checkpoints/{name}"
+
+
+def test_the_quoted_interventions_are_of_the_shipped_weights():
+    for name in BUILD.MODELS:
+        shipped = read_json(ROOT / "checkpoints" / name / "evaluation.json")["model"]["sha256"]
+        assert SOURCES["builtin"]["models"][name]["sha256"] == shipped
+        assert SOURCES[f"{name}-fresh"]["settings"]["skip"] >= SOURCES[name]["evaluation"]["settings"]["instances"]
+
+
+def test_the_picture_of_the_result_renders(tmp_path):
+    models = BUILD.pictured(SOURCES)
+    figure = BUILD.results_figure(models)
+    figure.savefig(tmp_path / "results.png")
+    lines = [line for axes in figure.axes for line in axes.lines if len(line.get_xdata()) > 2]
+    assert len(figure.axes) == len(BUILD.MODELS)
+    assert max(x for line in lines for x in line.get_xdata()) == 1024
+    assert BUILD.PICTURE.stat().st_size > 10_000
+
+
+def test_a_changed_digit_is_found():
+    assert NUMBER.findall("at 1,024 nodes 7.8e-06 and 99.9% of bias-L2H8D128") == ["1,024", "7.8e-06", "99.9"]
+    changed = {**SOURCES, "engine": {"iteration_cost": {"exponent": 9.87}}}
+    (phrase,) = NUMBERS["measured"]["docs/engine.md"]
+    assert phrase.format(**changed) not in _words((ROOT / "docs" / "engine.md").read_text())
