@@ -1,7 +1,7 @@
 """Faults on purpose: what is lost when a process, a disk or a copy fails in the middle of the work.
 
 python benchmarks/faults.py            (writes benchmarks/results/faults.json; `make faults` is the same)
-python benchmarks/faults.py copies     (only the scenarios named; writes nothing)
+python benchmarks/faults.py copies     (only the scenarios named, again; the others keep their counts)
 
 Each command is the real one, in a process of its own that is forked from this one, so that torch is imported once. A fault
 is *lost* if anything that was finished is gone, a traceback comes out, or what is done again differs by a bit from a run
@@ -30,7 +30,7 @@ import torch
 from latentloop.cli import main
 from latentloop.commands import models, problems, training, trust  # noqa: F401  (imported once, before any fork)
 from latentloop.evaluate import certify, generalization, pretrained, stress  # noqa: F401
-from latentloop.files import write_json
+from latentloop.files import read_json, write_json
 from latentloop.provenance import provenance
 from latentloop.report import console  # noqa: F401
 from latentloop.train import devices, loop  # noqa: F401
@@ -99,6 +99,7 @@ class Process:
         try:
             for number, name in ((1, "out"), (2, "err")):
                 os.dup2(os.open(self.log / name, os.O_WRONLY), number)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let background jobs ignore it
             os.chdir(self.folder)
             sys.argv = ["latentloop", *self.words]
             if self.kill_before is not None:
@@ -682,6 +683,7 @@ def run_scenario(scenario: Callable[[], Iterator[str]]) -> dict[str, Any]:
         lost.append(f"{type(error).__name__}: {error}")
     total = sum(outcomes.values()) + len(lost)
     row = {"injected": total, "lost": lost, "outcomes": outcomes, "seconds": round(time.monotonic() - clock, 1)}
+    row["provenance"] = provenance()
     print(
         f"{scenario.__name__:20} {total:4} faults, {len(lost)} lost, {row['seconds']:6.1f} s  {outcomes} {lost}",
         flush=True,
@@ -693,7 +695,7 @@ def inject(names: list[str]) -> int:
     """Run scenarios; return the number that lost something."""
     global ROOT
     torch.set_num_threads(1)
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = read_json(RESULTS)["scenarios"] if names and RESULTS.exists() else {}
     with tempfile.TemporaryDirectory(prefix="faults-") as root:
         ROOT = Path(root)
         warm_up()
@@ -706,12 +708,12 @@ def inject(names: list[str]) -> int:
                 print(f"{scenario.__name__:20} skipped: mounting a disk needs root")
                 continue
             found[scenario.__name__] = {"what": scenario.__doc__} | run_scenario(scenario)
+    found = {scenario.__name__: found[scenario.__name__] for scenario in SCENARIOS if scenario.__name__ in found}
     rows = [row for row in found.values() if "injected" in row]
     injected = sum(row["injected"] for row in rows)
     lost = sum(len(row["lost"]) for row in rows)
     print(f"{injected} faults, {lost} lost")
-    if not names:
-        write_json(RESULTS, {"injected": injected, "lost": lost, "scenarios": found, "provenance": provenance()})
+    write_json(RESULTS, {"injected": injected, "lost": lost, "scenarios": found})
     return lost
 
 

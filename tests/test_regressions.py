@@ -2,10 +2,12 @@
 
 import json
 import os
+import signal
 import sys
 
 import pytest
 import torch
+from rich.console import Console
 
 from latentloop import cli
 from latentloop.config import RunConfig, TaskConfig
@@ -15,6 +17,7 @@ from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.solve import answer_lines, oracle_solver
 from latentloop.files import parse_json, to_json, write_json
 from latentloop.tokens import dataset
+from latentloop.train.interrupt import StopSignals
 from latentloop.train.lock import LOCK, locked
 from small_runs import go, quick, weights
 
@@ -184,3 +187,16 @@ def test_training_goes_on_while_an_iterator_waits(tmp_path):
     go(quick(steps=2), tmp_path / "run")
     assert weights(tmp_path / "run")
     assert next(states)["x23"] == 22
+
+
+def test_training_in_the_background_goes_on_when_ctrl_c_stops_another_job():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as shells start jobs with &
+    try:
+        with StopSignals(Console(quiet=True)) as stopping:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stopping.received is None
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stopping.received == signal.SIGTERM
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

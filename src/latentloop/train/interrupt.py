@@ -22,7 +22,8 @@ class StopSignals:
     def __enter__(self) -> "StopSignals":
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._ask)
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as shells set it for jobs in the background
+                    self._before[number] = signal.signal(number, self._ask)
         return self
 
     def __exit__(
