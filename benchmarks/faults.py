@@ -671,7 +671,7 @@ def can_mount() -> bool:
         return False
 
 
-def run_scenario(scenario: Callable[[], Iterator[str]]) -> dict[str, Any]:
+def run_scenario(scenario: Callable[[], Iterator[str]], made: dict[str, Any]) -> dict[str, Any]:
     """Inject the faults of one scenario and count how they ended; the first that loses something ends it."""
     outcomes: dict[str, int] = {}
     lost: list[str] = []
@@ -683,7 +683,7 @@ def run_scenario(scenario: Callable[[], Iterator[str]]) -> dict[str, Any]:
         lost.append(f"{type(error).__name__}: {error}")
     total = sum(outcomes.values()) + len(lost)
     row = {"injected": total, "lost": lost, "outcomes": outcomes, "seconds": round(time.monotonic() - clock, 1)}
-    row["provenance"] = provenance()
+    row["provenance"] = made
     print(
         f"{scenario.__name__:20} {total:4} faults, {len(lost)} lost, {row['seconds']:6.1f} s  {outcomes} {lost}",
         flush=True,
@@ -695,6 +695,7 @@ def inject(names: list[str]) -> int:
     """Run scenarios; return the number that lost something."""
     global ROOT
     torch.set_num_threads(1)
+    made = provenance()  # of the code that is loaded now, not of what it becomes meanwhile
     found: dict[str, Any] = read_json(RESULTS)["scenarios"] if names and RESULTS.exists() else {}
     with tempfile.TemporaryDirectory(prefix="faults-") as root:
         ROOT = Path(root)
@@ -707,7 +708,7 @@ def inject(names: list[str]) -> int:
                 found[scenario.__name__] = {"what": scenario.__doc__, "skipped": "mounting a disk needs root"}
                 print(f"{scenario.__name__:20} skipped: mounting a disk needs root")
                 continue
-            found[scenario.__name__] = {"what": scenario.__doc__} | run_scenario(scenario)
+            found[scenario.__name__] = {"what": scenario.__doc__} | run_scenario(scenario, made)
     found = {scenario.__name__: found[scenario.__name__] for scenario in SCENARIOS if scenario.__name__ in found}
     rows = [row for row in found.values() if "injected" in row]
     injected = sum(row["injected"] for row in rows)
