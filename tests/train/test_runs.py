@@ -249,7 +249,7 @@ def test_damaged_checkpoints_are_refused(damage, run, finished, tmp_path, monkey
         (["train", "--preset", "tiny-discrete", "--heads", "5"], "width must be divisible by heads"),
         (["train", "--resume", "nowhere"], "cannot read nowhere/config.json"),
         (["train", "--config", "bad.json"], "unknown key 'metod' in the run"),
-        (["train", "--preset", "tiny-discrete", "--lr", "nan"], "lr in the training must be of type float, got nan"),
+        (["train", "--preset", "tiny-discrete", "--lr", "nan"], "must be a finite number, got nan"),
         (["train", "--preset", "tiny-discrete", "--minutes", "-1"], "minutes must not be negative"),
         (["train", "--preset", "tiny-discrete", "--output", "bad.json"], "the run folder bad.json is a file"),
         (
