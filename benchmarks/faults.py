@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -94,7 +94,7 @@ class Process:
         if not self.pid:
             self._run()
 
-    def _run(self) -> NoReturn:
+    def _run(self) -> None:
         code = 1
         try:
             for number, name in ((1, "out"), (2, "err")):
@@ -126,8 +126,8 @@ class Process:
         while time.monotonic() - self.started < PATIENCE:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
-                texts = [(self.log / name).read_text(errors="replace") for name in ("out", "err")]
-                return Done(os.waitstatus_to_exitcode(status), *texts, time.monotonic() - self.started)
+                out, err = ((self.log / name).read_text(errors="replace") for name in ("out", "err"))
+                return Done(os.waitstatus_to_exitcode(status), out, err, time.monotonic() - self.started)
             time.sleep(0.002)
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)

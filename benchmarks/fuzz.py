@@ -270,7 +270,7 @@ def _changed(document: Any, rng: random.Random) -> bytes:
 
 def fuzz(target: str, corpus: Path, seconds: int) -> None:
     """Fuzz one target in this process; libFuzzer ends it."""
-    import atheris
+    import atheris  # pyrefly: ignore
 
     with atheris.instrument_imports(include=["latentloop"]):
         import latentloop.commands.models
