@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -94,7 +94,7 @@ class Process:
         if not self.pid:
             self._run()
 
-    def _run(self) -> NoReturn:
+    def _run(self) -> None:
         code = 1
         try:
             for number, name in ((1, "out"), (2, "err")):
@@ -126,8 +126,8 @@ class Process:
         while time.monotonic() - self.started < PATIENCE:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
-                texts = [(self.log / name).read_text(errors="replace") for name in ("out", "err")]
-                return Done(os.waitstatus_to_exitcode(status), *texts, time.monotonic() - self.started)
+                out, err = ((self.log / name).read_text(errors="replace") for name in ("out", "err"))
+                return Done(os.waitstatus_to_exitcode(status), out, err, time.monotonic() - self.started)
             time.sleep(0.002)
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
@@ -671,7 +671,7 @@ def can_mount() -> bool:
         return False
 
 
-def run_scenario(scenario: Callable[[], Iterator[str]]) -> dict[str, Any]:
+def run_scenario(scenario: Callable[[], Iterator[str]], made: dict[str, Any]) -> dict[str, Any]:
     """Inject the faults of one scenario and count how they ended; the first that loses something ends it."""
     outcomes: dict[str, int] = {}
     lost: list[str] = []
@@ -683,7 +683,7 @@ def run_scenario(scenario: Callable[[], Iterator[str]]) -> dict[str, Any]:
         lost.append(f"{type(error).__name__}: {error}")
     total = sum(outcomes.values()) + len(lost)
     row = {"injected": total, "lost": lost, "outcomes": outcomes, "seconds": round(time.monotonic() - clock, 1)}
-    row["provenance"] = provenance()
+    row["provenance"] = made
     print(
         f"{scenario.__name__:20} {total:4} faults, {len(lost)} lost, {row['seconds']:6.1f} s  {outcomes} {lost}",
         flush=True,
@@ -695,6 +695,7 @@ def inject(names: list[str]) -> int:
     """Run scenarios; return the number that lost something."""
     global ROOT
     torch.set_num_threads(1)
+    made = provenance()  # of the code that is loaded now, not of what it becomes meanwhile
     found: dict[str, Any] = read_json(RESULTS)["scenarios"] if names and RESULTS.exists() else {}
     with tempfile.TemporaryDirectory(prefix="faults-") as root:
         ROOT = Path(root)
@@ -707,7 +708,7 @@ def inject(names: list[str]) -> int:
                 found[scenario.__name__] = {"what": scenario.__doc__, "skipped": "mounting a disk needs root"}
                 print(f"{scenario.__name__:20} skipped: mounting a disk needs root")
                 continue
-            found[scenario.__name__] = {"what": scenario.__doc__} | run_scenario(scenario)
+            found[scenario.__name__] = {"what": scenario.__doc__} | run_scenario(scenario, made)
     found = {scenario.__name__: found[scenario.__name__] for scenario in SCENARIOS if scenario.__name__ in found}
     rows = [row for row in found.values() if "injected" in row]
     injected = sum(row["injected"] for row in rows)

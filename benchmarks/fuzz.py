@@ -270,7 +270,7 @@ def _changed(document: Any, rng: random.Random) -> bytes:
 
 def fuzz(target: str, corpus: Path, seconds: int) -> None:
     """Fuzz one target in this process; libFuzzer ends it."""
-    import atheris
+    import atheris  # pyrefly: ignore
 
     with atheris.instrument_imports(include=["latentloop"]):
         import latentloop.commands.models
@@ -303,6 +303,7 @@ def main(target: str, what: str) -> None:
     from latentloop.files import read_json, write_json
     from latentloop.provenance import provenance
 
+    made = provenance()  # of the code that is loaded now, not of what it becomes meanwhile
     corpus = WORK / target / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
     clock = time.monotonic()
@@ -315,16 +316,19 @@ def main(target: str, what: str) -> None:
     crashed = done.returncode != 0
     if crashed:
         print("\n".join(done.stderr.splitlines()[-40:]))
-    row = {
+    session = {
+        "target": target,
         "seconds": seconds,
         "inputs": int(executed[1]) if executed else None,
         "edges": int(covered[-1]) if covered else None,
         "crashes": int(crashed),
-        "provenance": provenance(),
+        "provenance": made,
     }
-    results = read_json(RESULTS) if RESULTS.exists() else {}
-    write_json(RESULTS, results | {target: row})
-    print(f"{target}: {row['inputs']} inputs in {seconds} s, {row['edges']} edges, {row['crashes']} crashes")
+    sessions = read_json(RESULTS)["sessions"] if RESULTS.exists() else []
+    write_json(RESULTS, {"sessions": [*sessions, session]})
+    print(
+        f"{target}: {session['inputs']} inputs in {seconds} s, {session['edges']} edges, {session['crashes']} crashes"
+    )
     sys.exit(int(crashed))
 
 

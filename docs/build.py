@@ -260,10 +260,12 @@ def faults_table(found: Mapping[str, Any]) -> str:
 
 def fuzz_table(found: Mapping[str, Any]) -> str:
     """How long each reader was fuzzed."""
-    lines = [
-        [f"`{name}`", f"{row['inputs']:,}", f"{row['seconds'] / 60:.0f}", str(row["edges"]), str(row["crashes"])]
-        for name, row in found["fuzz"].items()
-    ]
+    lines = []
+    for name in dict.fromkeys(session["target"] for session in found["fuzz"]["sessions"]):
+        sessions = [session for session in found["fuzz"]["sessions"] if session["target"] == name]
+        inputs, seconds, crashes = (sum(one[key] for one in sessions) for key in ("inputs", "seconds", "crashes"))
+        edges = max(session["edges"] for session in sessions)
+        lines.append([f"`{name}`", f"{inputs:,}", f"{seconds / 60:.0f}", str(edges), str(crashes)])
     return table(["target", "inputs", "minutes", "branches covered", "crashes"], lines)
 
 
