@@ -360,7 +360,7 @@ def terminate() -> Iterator[str]:
 
 
 def terminate_others() -> Iterator[str]:
-    """SIGTERM and Ctrl-C in evaluate, certify, stress and dataset: what is finished is kept."""
+    """SIGTERM and Ctrl-C in evaluate, certify and dataset: what is finished is kept."""
     model = str(whole("stable"))
     small = str(fresh("small") / "run")  # few values, so that there are few entries to certify
     command(*start("stable", small), "--modulus", "5", folder=Path(small).parent).check(0)
