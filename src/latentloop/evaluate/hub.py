@@ -12,6 +12,7 @@ from latentloop.train.checkpoint import MANIFEST, find_checkpoint
 
 ROOTS = tuple(folder / "checkpoints" for folder in Path(latentloop.__file__).parents[:3:2])
 """Shipped checkpoints: in an installed package, in a source checkout."""
+MAX_NAME = 1024
 HUB_SECONDS = 5
 """How long the hub may take to say whether it has a model."""
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -34,6 +35,8 @@ def find_weights(
     token: str | bool | None = None,
 ) -> Path:
     """Return the folder of a checkpoint, by its shipped name, path, run folder, or id on the hub."""
+    if len(name) > MAX_NAME:
+        raise UserError(f"the name of a checkpoint has at most {MAX_NAME} characters, got {len(name)}")
     folder = shipped(name) or Path(name)
     if folder.exists():
         return find_checkpoint(folder)
@@ -62,7 +65,9 @@ def find_weights(
             )
         )
     except (HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:
-        raise UserError(f"no checkpoint {name!r}: it is no folder, and the hub does not give it") from error
+        likely = difflib.get_close_matches(Path(name).name, _shipped_names(), n=1)
+        hint = f"; did you mean {likely[0]!r}?" if likely else ""
+        raise UserError(f"no checkpoint {name!r}: it is no folder, and the hub does not give it{hint}") from error
 
 
 def _answers(name: str, revision: str | None, token: str | bool | None) -> bool:
@@ -79,9 +84,13 @@ def _answers(name: str, revision: str | None, token: str | bool | None) -> bool:
     return True
 
 
+def _shipped_names() -> list[str]:
+    return [path.parent.name for root in ROOTS for path in root.glob(f"*/{MANIFEST}")]
+
+
 def _near(name: str) -> str | None:
     """Return the shipped name, or the folder, that a name is most likely a slip of."""
-    names = [path.parent.name for root in ROOTS for path in root.glob(f"*/{MANIFEST}")]
+    names = _shipped_names()
     parent, last = Path(name).parent, Path(name).name
     where = parent if parent.is_dir() else parent.parent  # a slip in the last part, or in the one before
     if where.is_dir():

@@ -71,6 +71,14 @@ class Answer:
         return plain | ({"trace": self.trace} if trace else {})
 
 
+def check_device(device: str) -> None:
+    """Raise a UserError for a device that cannot compute."""
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError) as error:  # unknown, not on this machine, or without numbers as 'meta' is
+        raise UserError(f"cannot use the device {device!r}: expected cpu, or cuda or mps where there is one") from error
+
+
 class LatentLoop(
     ModelHubMixin, library_name="latentloop", tags=["latent-reasoning", "looped-transformer"], license="mit"
 ):
@@ -89,10 +97,8 @@ class LatentLoop(
         self.vocabulary = Vocabulary(task=self.run.task)
         self.model = Transformer(self.run.model, self.vocabulary, self.run.method)
         load_weights(self.model, checkpoint.weights)
-        try:
-            self.model.eval().to(device)
-        except (RuntimeError, AssertionError) as error:
-            raise UserError(f"cannot use the device {device!r}: {str(error).splitlines()[0]}") from error
+        check_device(device)
+        self.model.eval().to(device)
 
     @classmethod
     def from_pretrained(  # pyrefly: ignore
