@@ -14,7 +14,15 @@ from latentloop.train.data import sample_batch
 from latentloop.train.devices import make_fabric
 from latentloop.train.loop import backward
 from latentloop.train.loss import Learner
-from latentloop.train.optimizer import MovingAverage, learning_rate, make_optimizer
+from latentloop.train.optimizer import (
+    MovingAverage,
+    MuonAdamW,
+    learning_rate,
+    make_optimizer,
+    moments,
+    orthogonalized,
+    set_learning_rate,
+)
 
 
 @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
@@ -80,3 +88,41 @@ def test_clipping_scales_the_whole_gradient_to_the_norm():
     fabric.clip_gradients(learner, optimizer, max_norm=norm / 3)
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter.grad.double(), before[name] / 3, rtol=1e-4, atol=1e-9)
+
+
+def test_orthogonalized_matrices_keep_their_directions_and_lose_their_scales():
+    torch.manual_seed(0)
+    for shape in ((3, 8, 8), (2, 24, 8), (2, 8, 24)):
+        matrices = torch.randn(shape) * torch.logspace(-2, 2, shape[0])[:, None, None]
+        found = orthogonalized(matrices, MuonAdamW.ROUNDS, MuonAdamW.COEFFICIENTS)
+        left, _, right = torch.linalg.svd(matrices, full_matrices=False)
+        values = torch.linalg.svdvals(found) / max(1.0, shape[1] / shape[2]) ** 0.5
+        assert ((values > 0.3) & (values < 1.3)).all(), values
+        inner = left.mT @ found @ right.mT  # diagonal where singular vectors are kept
+        off = inner - torch.diag_embed(inner.diagonal(dim1=1, dim2=2))
+        assert off.abs().max() < 1e-3 * inner.abs().max()
+
+
+def test_muon_moves_the_matrices_of_layers_and_adamw_everything_else():
+    run = preset("quick")
+    model = build_model(run)
+    plain = build_model(run)
+    muon = make_optimizer(model, run.train)
+    adamw = make_optimizer(plain, replace(run.train, optimizer="adamw", muon_lr=None))
+    torch.manual_seed(0)
+    for one, other in zip(model.parameters(), plain.parameters(), strict=True):
+        one.grad = torch.randn_like(one)
+        other.grad = one.grad.clone()
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    for optimizer in (muon, adamw):
+        set_learning_rate(optimizer, run.train.warmup, run.train)
+        optimizer.step()
+    for (name, one), other in zip(model.named_parameters(), plain.parameters(), strict=True):
+        kept = set(muon.state[one]) - {"step"}
+        assert kept == set(moments(name, one.ndim, run.train))
+        if one.ndim == 2 and name.startswith("layers."):
+            assert kept == {"momentum"}
+            moved = (one - before[name]) / run.train.muon_lr
+            assert 0.3 < torch.linalg.svdvals(moved).median() < 2.5
+        else:
+            torch.testing.assert_close(one, other)
