@@ -13,7 +13,7 @@ from rich.console import Console
 
 from latentloop.commands import terminal
 from latentloop.config import GraphConfig, TaskConfig
-from latentloop.report.console import answer_table, trace_tables
+from latentloop.report.console import answer_table, plain_table, trace_tables
 from latentloop.task.graph import sample
 from latentloop.task.oracle import solve, trace
 from latentloop.task.text import parse
@@ -213,8 +213,6 @@ def test_tables_fit_any_width_and_split_no_number(width):
 
 
 def test_tables_leave_out_columns_and_say_which():
-    from latentloop.report.console import plain_table
-
     table = plain_table("scenario", "solved %", "problems", "cycles")
     table.add_row("10% flipped in the middle", "100.00", "12,345,678", "0")
     table.add_row("paper-feedforward", "5.00", "1", "0")
@@ -279,3 +277,13 @@ sys.exit(str(heavy) if heavy else 0)
     for name in names:
         assert f"\n  {name} " in done.stdout
     assert "--instances" in done.stdout
+
+
+def test_guards_that_were_hit_show_where_their_columns_do_not_fit():
+    table = plain_table("nodes", "cycles %", "caps %", "a column that is much too long for the terminal")
+    table.add_row("8", "0.00", "0.00", "x")
+    table.add_row("16", "0.10", "0.00", "x")
+    console = Console(width=12, file=io.StringIO())
+    console.print(table)
+    text = "".join(console.file.getvalue().split())
+    assert "cycles%(upto0.1),caps%(all0),acolumnthat" in text

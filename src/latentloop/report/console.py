@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 from rich.style import Style
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from latentloop.config import RunConfig
@@ -41,9 +41,18 @@ class FittedTable(Table):
         while len(shown.columns) > 1 and _least_width(shown) > options.max_width:
             shown.columns.pop()
         if left_out := self.columns[len(shown.columns) :]:
-            heads = ", ".join(str(column.header).replace("\n", " ") for column in left_out)
-            shown.caption = f"no room for: {heads}"
+            shown.caption = f"no room for: {', '.join(map(_summary, left_out))}"
         yield from Table.__rich_console__(shown, console, options)
+
+
+def _summary(column: Column) -> str:
+    """Return a column's head and, where it holds numbers, the largest: a guard that was hit is never silent."""
+    head = str(column.header).replace("\n", " ")
+    try:
+        largest = max(float(str(cell).replace(",", "")) for cell in column.cells if str(cell).strip())
+    except ValueError:  # words, or nothing at all
+        return head
+    return f"{head} ({'all 0' if largest == 0 else f'up to {largest:g}'})"
 
 
 def _least_width(table: Table, gap: int = 2, sentence: int = 14) -> int:
