@@ -26,7 +26,7 @@ from latentloop.presets import preset
 from latentloop.provenance import machine, provenance
 from latentloop.task.graph import sample
 from latentloop.task.oracle import solve
-from latentloop.task.splits import drawn_generator, published_problems
+from latentloop.task.splits import published_problems, sampled_generator
 from latentloop.tokens.state import encode_state
 from latentloop.tokens.trajectory import encode_trajectories
 from latentloop.tokens.vocabulary import Vocabulary
@@ -113,7 +113,7 @@ def iteration_cost(largest: int = 1024) -> dict[str, Any]:
     sizes = [2**k for k in range(3, largest.bit_length())]
     seconds, tokens = [], []
     for nodes in sizes:
-        problems = sample(task, GraphConfig(nodes=nodes), 1, drawn_generator(0))
+        problems = sample(task, GraphConfig(nodes=nodes), 1, sampled_generator(0))
         state, layout = encode_state(problems, model.vocabulary)
         tokens.append(layout.mask.shape[1])
         times = []

@@ -51,7 +51,7 @@ def text_target(folder: Path) -> tuple[Callable[[bytes], None], list[bytes]]:
     from latentloop.errors import UserError
     from latentloop.task.graph import sample
     from latentloop.task.oracle import solve
-    from latentloop.task.splits import drawn_generator
+    from latentloop.task.splits import sampled_generator
     from latentloop.task.text import parse, to_text
 
     tasks = TaskConfig.named("all"), TaskConfig.named("add", modulus=2, names=3)
@@ -69,7 +69,7 @@ def text_target(folder: Path) -> tuple[Callable[[bytes], None], list[bytes]]:
             again = parse(to_text(problems), task)
             assert to_text(again) == to_text(problems), "not the same problem when written and read again"
 
-    drawn = [sample(tasks[0], GraphConfig(nodes=n, leaves=2), 1, drawn_generator(n)) for n in (3, 8, 20)]
+    drawn = [sample(tasks[0], GraphConfig(nodes=n, leaves=2), 1, sampled_generator(n)) for n in (3, 8, 20)]
     seeds = [to_text(problems).encode() for problems in drawn]
     more = ("1 = x0 ; x0 + x0 -> x1 # note\nx1 × x0 * x1 = x2", "x1 = x0 ; x0 = x1", "x0 = 5", "-1 = x0", "(x1) = x2")
     return once, seeds + [line.encode() for line in more]

@@ -14,7 +14,7 @@ from latentloop.files import write_json
 from latentloop.provenance import machine, provenance
 from latentloop.task.graph import sample
 from latentloop.task.oracle import solve
-from latentloop.task.splits import drawn_generator
+from latentloop.task.splits import sampled_generator
 from latentloop.tokens.dataset import work_out
 from latentloop.tokens.factored import encode
 from latentloop.tokens.vocabulary import Vocabulary
@@ -30,7 +30,7 @@ def rate(nodes: int, depth_limit: int | None) -> dict[str, float]:
     vocabulary, graph, rng = (
         Vocabulary(task=task),
         GraphConfig(nodes=nodes, depth_limit=depth_limit),
-        drawn_generator(0),
+        sampled_generator(0),
     )
     seconds = np.zeros(3)
     for batch in range(BATCHES + 1):
@@ -56,7 +56,7 @@ def rate(nodes: int, depth_limit: int | None) -> dict[str, float]:
 def megabytes(count: int, nodes: int) -> float:
     """Measure the arrays of many problems, tokens included."""
     task = TaskConfig.named("all")
-    drawn = sample(task, GraphConfig(nodes=nodes, depth_limit=7), count, drawn_generator(0))
+    drawn = sample(task, GraphConfig(nodes=nodes, depth_limit=7), count, sampled_generator(0))
     return work_out(drawn, Vocabulary(task=task)).nbytes / 1e6
 
 

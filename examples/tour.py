@@ -17,7 +17,7 @@ from latentloop.report.figures import generalization_figure
 from latentloop.report.graph import save_figure
 from latentloop.task.graph import sample
 from latentloop.task.oracle import solve
-from latentloop.task.splits import drawn_generator
+from latentloop.task.splits import sampled_generator
 
 MODEL, SIZES, INSTANCES = DEFAULT_MODEL, (8, 16, 32, 64, 96, 128), 16
 PICTURE = Path("results") / "generalization.png"
@@ -28,7 +28,7 @@ about = trained.describe()
 weights, trained_to = about["parameters"], trained.run.graph.nodes
 console.rule(f"{MODEL}: {weights:,} weights, trained on graphs of at most {trained_to} nodes", align="left")
 
-problems = sample(trained.run.task, GraphConfig(nodes=14), 1, drawn_generator(1))
+problems = sample(trained.run.task, GraphConfig(nodes=14), 1, sampled_generator(1))
 answer = trained.solve_problems(problems)[0]
 console.rule("a problem, and the values that the model holds after 0, 1, 2, ... iterations", align="left")
 for table in trace_tables(problems, problems.states(answer.trace), truth=solve(problems).values, width=console.width):

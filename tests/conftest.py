@@ -1,4 +1,5 @@
 import io
+import signal
 import sys
 from pathlib import Path
 
@@ -31,3 +32,11 @@ def run(monkeypatch, capsys):
         return code, printed.out, printed.err
 
     return call
+
+
+@pytest.fixture
+def ctrl_c():
+    """Let this process, and those it starts, hear Ctrl-C, which shells tell jobs in the background to ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

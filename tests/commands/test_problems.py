@@ -12,7 +12,7 @@ import pytest
 from latentloop.config import GraphConfig, TaskConfig
 from latentloop.families import FAMILIES
 from latentloop.task.graph import sample
-from latentloop.task.splits import drawn_generator
+from latentloop.task.splits import sampled_generator
 from latentloop.task.text import to_text
 from paper import NINE_NODES
 from typing_user import one_line_error
@@ -100,7 +100,7 @@ def test_batches_answer_in_order_and_one_bad_line_does_not_stop_the_rest(run, tm
 
 def test_batches_of_many_sizes_match_single_answers(run, tmp_path):
     graphs = [GraphConfig(nodes=3 + number % 40) for number in range(300)]
-    texts = [to_text(sample(TaskConfig(), graph, 1, drawn_generator(s))) for s, graph in enumerate(graphs)]
+    texts = [to_text(sample(TaskConfig(), graph, 1, sampled_generator(s))) for s, graph in enumerate(graphs)]
     questions = tmp_path / "problems.jsonl"
     questions.write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(texts)))
     _, out, _ = run("solve", "--oracle", "--input", questions)

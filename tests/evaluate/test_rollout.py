@@ -15,7 +15,7 @@ from latentloop.presets import preset
 from latentloop.schema import changed
 from latentloop.task.graph import sample
 from latentloop.task.oracle import solve, trace
-from latentloop.task.splits import drawn_generator, published_problems
+from latentloop.task.splits import published_problems, sampled_generator
 from latentloop.tokens.vocabulary import Vocabulary
 
 RUN = preset("tiny-discrete")
@@ -27,7 +27,7 @@ def model():
 
 
 def draw(count=20, **graph):
-    return sample(RUN.task, GraphConfig(**{"nodes": 14, "min_nodes": 6, **graph}), count, drawn_generator(3))
+    return sample(RUN.task, GraphConfig(**{"nodes": 14, "min_nodes": 6, **graph}), count, sampled_generator(3))
 
 
 def limits(problems, value=40):

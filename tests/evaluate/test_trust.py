@@ -15,7 +15,7 @@ from latentloop.methods import METHODS
 from latentloop.report.card import model_card
 from latentloop.report.console import certificate_table, stress_table, verdict
 from latentloop.task.graph import ABSENT, sample
-from latentloop.task.splits import drawn_generator
+from latentloop.task.splits import sampled_generator
 
 
 def test_patterns_cover_everything_a_task_allows():
@@ -28,7 +28,7 @@ def test_patterns_cover_everything_a_task_allows():
 
 
 def test_probed_equations_share_no_parent():
-    problems = sample(TaskConfig(), GraphConfig(nodes=64), 20, drawn_generator(0))
+    problems = sample(TaskConfig(), GraphConfig(nodes=64), 20, sampled_generator(0))
     for fan_in in (1, 2, 3):
         where = independent_equations(problems, fan_in)
         assert len(where) >= 40

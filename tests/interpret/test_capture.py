@@ -23,7 +23,7 @@ from latentloop.model.recurrence import Fixed, iterate
 from latentloop.model.tap import NAMES
 from latentloop.model.transformer import Transformer
 from latentloop.task.graph import sample
-from latentloop.task.splits import drawn_generator
+from latentloop.task.splits import sampled_generator
 from latentloop.tokens.state import encode_state
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 
@@ -34,7 +34,7 @@ METHODS = {
     "cot": ChainOfThought(iterations=2),
 }
 VOCABULARY = Vocabulary(task=TaskConfig(modulus=5, names=12))
-PROBLEMS = sample(VOCABULARY.task, GraphConfig(nodes=6, leaves=3), 3, drawn_generator(1))
+PROBLEMS = sample(VOCABULARY.task, GraphConfig(nodes=6, leaves=3), 3, sampled_generator(1))
 STATE, LAYOUT = encode_state(PROBLEMS, VOCABULARY)
 TOKENS = torch.randint(0, VOCABULARY.equals, (3, 14), generator=torch.Generator().manual_seed(0))
 WIDTH, HEADS, HIDDEN, ITERATIONS = 16, (4, 2), 48, 2
@@ -362,7 +362,7 @@ def test_capture_works_around_any_use_of_a_model():
 
 def test_problems_that_leave_are_captured_no_more():
     trained = clockwork(TaskConfig())
-    problems = sample(trained.run.task, GraphConfig(nodes=12, min_nodes=4), 9, drawn_generator(5))
+    problems = sample(trained.run.task, GraphConfig(nodes=12, min_nodes=4), 9, sampled_generator(5))
     with capture(trained.model, ["pattern"]) as seen:
         rollouts = roll_out(trained.model, problems, np.full(9, 20))
     longest = max(rollout.iterations for rollout in rollouts)

@@ -16,7 +16,7 @@ from latentloop.model.recurrence import Fixed, iterate
 from latentloop.presets import preset
 from latentloop.schema import changed
 from latentloop.task.graph import sample
-from latentloop.task.splits import drawn_generator
+from latentloop.task.splits import sampled_generator
 from latentloop.tokens.state import encode_state, with_values
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 from latentloop.train import loss as losses
@@ -35,7 +35,7 @@ def setting(kind, count=5):
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter)
     torch.nn.init.zeros_(model.norm.bias)  # else all decisions would be much the same
-    problems = sample(run.task, run.graph, count, drawn_generator(3))
+    problems = sample(run.task, run.graph, count, sampled_generator(3))
     return run, model, problems, *encode_state(problems, model.vocabulary)
 
 
@@ -106,7 +106,7 @@ def test_roll_outs_are_the_states_of_iterate():
 def test_training_goes_through_iterate(name, monkeypatch):
     run = preset(f"tiny-{name}")
     model = build_model(run)
-    problems = sample(run.task, run.graph, 3, drawn_generator(0))
+    problems = sample(run.task, run.graph, 3, sampled_generator(0))
     batch = make_batch(problems, run, Vocabulary(task=run.task), torch.Generator().manual_seed(0))
     seen = []
 

@@ -9,7 +9,7 @@ from latentloop.config import GraphConfig, TaskConfig
 from latentloop.task import oracle
 from latentloop.task.graph import ABSENT, sample
 from latentloop.task.oracle import solve, trace
-from latentloop.task.splits import drawn_generator
+from latentloop.task.splits import sampled_generator
 from latentloop.tokens import state as module
 from latentloop.tokens.factored import encode, fill_in
 from latentloop.tokens.state import Layout, State, encode_state, to_symbols, with_values
@@ -19,7 +19,7 @@ VOCABULARY = Vocabulary(task=TaskConfig.named("all"))
 
 
 def draw(count=32):
-    return sample(VOCABULARY.task, GraphConfig(nodes=16, min_nodes=8), count, drawn_generator(0))
+    return sample(VOCABULARY.task, GraphConfig(nodes=16, min_nodes=8), count, sampled_generator(0))
 
 
 def test_a_state_names_its_tensors_and_its_layout_marks_the_padding():

@@ -120,7 +120,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(finished, tmp_pat
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(number, code, tmp_path):
+def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(number, code, tmp_path, ctrl_c):
     program = [
         sys.executable,
         "-m",
@@ -296,7 +296,7 @@ def test_asking_a_model_loads_no_trainer():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_a_second_sigterm_loses_nothing_and_a_second_ctrl_c_breaks_off():
+def test_a_second_sigterm_loses_nothing_and_a_second_ctrl_c_breaks_off(ctrl_c):
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     with StopSignals(Console(quiet=True)) as stopping:
         signal.raise_signal(signal.SIGTERM)

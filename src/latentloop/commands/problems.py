@@ -28,7 +28,7 @@ from latentloop.task.graph import Problems
 from latentloop.task.graph import sample as sample_problems
 from latentloop.task.oracle import solve as solve_problems
 from latentloop.task.oracle import trace as trace_problems
-from latentloop.task.splits import drawn_generator
+from latentloop.task.splits import sampled_generator
 from latentloop.task.text import parse, to_text
 
 TaskName = Literal[tuple(TASKS)]  # pyrefly: ignore
@@ -95,7 +95,7 @@ class Sampling(Language):
 
     def sample_one(self) -> Problems:
         """Sample one problem."""
-        return sample_problems(self.config(), self.graph(), 1, drawn_generator(self.seed, 0))[:1]  # without padding
+        return sample_problems(self.config(), self.graph(), 1, sampled_generator(self.seed, 0))[:1]  # without padding
 
 
 ANY_LANGUAGE = Language()

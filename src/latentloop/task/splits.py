@@ -14,7 +14,7 @@ from latentloop.errors import UserError
 from latentloop.schema import check_seed
 from latentloop.task.graph import Problems, concatenate, sample
 
-DRAWN, TRAIN, VALIDATION, TEST = 0, 1, 2, 3  # DRAWN: what a user samples or writes to a file
+SAMPLED, TRAIN, VALIDATION, TEST = 0, 1, 2, 3  # SAMPLED: what a user samples or writes to a file
 
 TRAIN_NODES = 32
 TRAIN_DEPTH = 7
@@ -32,9 +32,9 @@ def generator(seed: int, *key: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
-def drawn_generator(seed: int, *key: int) -> np.random.Generator:
+def sampled_generator(seed: int, *key: int) -> np.random.Generator:
     """Return the generator of problems that a user samples, or writes to a file piece by piece."""
-    return generator(seed, DRAWN, *key)
+    return generator(seed, SAMPLED, *key)
 
 
 def train_generator(seed: int, *key: int) -> np.random.Generator:

@@ -22,7 +22,7 @@ from latentloop.files import write_json, writing
 from latentloop.provenance import provenance
 from latentloop.task.graph import ABSENT, Problems, sample
 from latentloop.task.oracle import Solution, solve
-from latentloop.task.splits import drawn_generator
+from latentloop.task.splits import sampled_generator
 from latentloop.task.text import to_text
 from latentloop.tokens.factored import Tokens, encode
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
@@ -54,7 +54,7 @@ def work_out(problems: Problems, vocabulary: Vocabulary) -> Worked:
 def sample_pieces(task: TaskConfig, graph: GraphConfig, count: int, seed: int) -> Iterator[Problems]:
     """Sample problems piece by piece; a longer data set begins with the shorter one."""
     for index in range(-(-count // CHUNK)):
-        yield sample(task, graph, CHUNK, drawn_generator(seed, index))[: count - index * CHUNK]
+        yield sample(task, graph, CHUNK, sampled_generator(seed, index))[: count - index * CHUNK]
 
 
 def write_dataset(
@@ -102,7 +102,7 @@ def check_dataset(task: TaskConfig, graph: GraphConfig, count: int, seed: int, p
         raise UserError(f"cannot write {path.name}: the name must end in {' or '.join(SUFFIXES)}")
     if count < 1:
         raise UserError(f"the number of problems must be at least 1, got {count}")
-    few = work_out(sample(task, graph, 16, drawn_generator(seed)), Vocabulary(task=task))
+    few = work_out(sample(task, graph, 16, sampled_generator(seed)), Vocabulary(task=task))
     if path.suffix == ".jsonl":
         each = sum(len(_line(0, few, row)) for row in range(16)) / 16
     else:  # all arrays, uncompressed, are kept on the disk until the last problem is known

@@ -36,7 +36,5 @@ class StopSignals:
         if self.received is None:
             self.received = signal.Signals(number)
             self.console.print("finishing this step, then saving (Ctrl-C again to give up)")
-        elif (
-            number == signal.SIGINT
-        ):  # a second SIGTERM often reaches a process by way of its parent: no reason to lose work
+        elif number == signal.SIGINT:  # a second SIGTERM often comes by way of the parent: no reason to lose work
             raise KeyboardInterrupt

@@ -51,7 +51,7 @@ def check_memory(run: RunConfig, processes: int = 1) -> None:
 def least_memory(run: RunConfig) -> int:
     """Return bytes that training cannot do without; it takes more, for instance for scores of attention."""
     parameters = sum(shape.numel() for shape in parameter_shapes(run).values())
-    copies = 4 + (run.train.ema > 0)  # weights, gradients, two moments, running mean
+    copies = 4 + (run.train.ema > 0)  # weights, gradients, two moments, moving average
     tokens = 4 * run.graph.nodes  # an equation has at least four
     rows = max(run.train.batch * getattr(run.method, "states", 1), run.train.validation_problems)
     kept = min(run.train.batch, run.train.micro_batch) * tokens * run.model.width * run.model.layers * ACTIVATIONS
