@@ -195,3 +195,49 @@ def test_sizes_may_have_dots(words, sizes):
 def test_sizes_that_mean_nothing_are_refused(words):
     with pytest.raises(UserError, match="such as 8 16"):
         expand_sizes(words)
+
+
+def test_an_answer_prints_short_and_as_a_table_in_a_notebook():
+    answer = clockwork(TaskConfig()).solve(SUM)
+    assert repr(answer) == "Answer(x7=20, x42=2, x23=22; fixpoint after 3 iterations, correct)"
+    table = answer._repr_html_()
+    assert "<tr><th>x23</th><td></td><td></td><td>22</td><td>22</td></tr>" in table
+    many = " ; ".join(f"{i % 23} = x{i}" for i in range(100))
+    assert len(repr(clockwork(TaskConfig()).solve(many))) < 200
+
+
+def test_what_a_chain_of_thought_model_writes_can_be_read_and_not_iterated(runs):
+    trained = LatentLoop.from_pretrained(runs / "cot")
+    answer = trained.solve(SUM)
+    assert answer.tokens is not None
+    assert len(answer.tokens.split()) == answer.iterations
+    with pytest.raises(UserError, match="cot has no latent state"):
+        next(trained.iterate(SUM))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("laptop-al", "did you mean 'laptop-all'"),
+        ("rns/discrete", "did you mean 'runs/discrete'"),
+        ("runs/discret", "did you mean 'runs/discrete'"),
+        ("runs/nothing-like-it", "expected a shipped name, a folder, or a hub id"),
+        ("x" * 5000, "at most 1024 characters"),
+    ],
+)
+def test_a_slip_is_never_sent_to_the_hub(name, message, tmp_path, monkeypatch):
+    from latentloop.evaluate import hub
+
+    def asked(*_):
+        raise AssertionError("the hub was asked")
+
+    monkeypatch.setattr(hub, "_answers", asked)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "discrete").mkdir(parents=True)
+    with pytest.raises(UserError, match=message):
+        LatentLoop.from_pretrained(name)
+
+
+def test_a_device_that_cannot_compute_is_refused(runs):
+    with pytest.raises(UserError, match="cannot use the device 'meta'"):
+        LatentLoop.from_pretrained(runs / "discrete", device="meta")
