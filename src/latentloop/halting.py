@@ -86,6 +86,8 @@ RULES: dict[str, Rule] = {
     "cap": Rule(summary="after the most iterations allowed", stop=lambda rollout, limits: limits.cap, guard=True),
 }
 """A new rule is a row. Guards come last: of two that stop at one iteration, the first is the reason."""
+MAX_ITERATIONS = 100_000
+"""Largest number or cap to ask for: far more than the deepest problem needs, and states that still fit in memory."""
 CHOICES = tuple(name for name, rule in RULES.items() if not rule.guard)
 RuleName = Literal[CHOICES]  # pyrefly: ignore
 

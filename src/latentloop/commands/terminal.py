@@ -16,6 +16,7 @@ from tyro.conf import Positional, arg
 
 from latentloop.errors import Terminated, UserError
 from latentloop.files import read_text, to_json
+from latentloop.halting import MAX_ITERATIONS
 from latentloop.task.text import MAX_CHARACTERS
 
 ProblemText = Positional[Annotated[str | None, arg(metavar="[PROBLEM]")]]
@@ -23,8 +24,6 @@ CheckpointName = Positional[Annotated[str | None, arg(metavar="[CHECKPOINT]")]]
 Json = Annotated[bool, arg(help="Print one JSON document on standard output, and nothing else there.")]
 T = TypeVar("T")
 
-MAX_ITERATIONS = 100_000
-"""Largest --cap and --iterations: far more than the deepest problem needs, and states that still fit in memory."""
 PIPED_WIDTH = 160
 """Columns of a table where standard output is no terminal."""
 

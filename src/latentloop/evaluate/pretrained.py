@@ -14,7 +14,7 @@ from latentloop.errors import UserError, nearest
 from latentloop.evaluate.hub import find_weights
 from latentloop.evaluate.rollout import default_cap, roll_out
 from latentloop.evaluate.trajectories import write_trajectories
-from latentloop.halting import Limits, Rollout, halted
+from latentloop.halting import MAX_ITERATIONS, Limits, Rollout, halted
 from latentloop.methods import ChainOfThought
 from latentloop.model.build import load_weights, weights_of
 from latentloop.model.recurrence import Fixed, iterate
@@ -30,8 +30,6 @@ from latentloop.train.checkpoint import Checkpoint, read_checkpoint, weights_has
 
 SHOWN = 8
 """Values that an answer prints, the last ones."""
-MAX_CAP = 100_000
-"""Iterations that may be asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,8 +197,8 @@ class LatentLoop(
 
         ``solution`` is the truth that answers are compared with, where the caller has it already.
         """
-        if cap is not None and not 1 <= cap <= MAX_CAP:
-            raise UserError(f"the cap must be 1 to {MAX_CAP:,} iterations, got {cap}")
+        if cap is not None and not 1 <= cap <= MAX_ITERATIONS:
+            raise UserError(f"the cap must be 1 to {MAX_ITERATIONS:,} iterations, got {cap}")
         if not self.method.latent:
             return self._write(problems, solution or solve(problems))
         fixed = self.run.method.iterations
