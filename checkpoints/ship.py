@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from latentloop.evaluate.certify import certify
+from latentloop.evaluate.certify import certify, worst_lookups
 from latentloop.evaluate.generalization import evaluate_sizes
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.stress import stress
@@ -63,7 +63,8 @@ def measure(trained: LatentLoop, folder: Path, sizes: Sequence[int], instances: 
     write_json(folder / "evaluation.json", evaluation)
     print(json.dumps([(row["nodes"], row["solved"]) for row in evaluation["rows"]]), flush=True)
     about: dict[str, Any] = {"model": trained.describe(), "provenance": provenance()}
-    certificate = {"sizes": [certify(trained, nodes) for nodes in (32, 128, *large)]} | about
+    sizes = [certify(trained, nodes) for nodes in (32, 128, *large) if nodes <= 1024]
+    certificate = {"sizes": sizes, "worst_lookups": worst_lookups(trained)} | about
     write_json(folder / "certificate.json", certificate)
     print([(size["entries"], len(size["wrong"])) for size in certificate["sizes"]], flush=True)
     trouble = {"rows": list(stress(trained, 128, stressed))} | about

@@ -66,7 +66,7 @@ def test_unknown_keys_name_the_nearest():
         (lambda: Corrected(corruption=0.0), "is the method discrete: choose that"),
         (lambda: BiasConfig(window=4, offset_heads=4), "offset_heads must be at least 0 and at most 3, got 4"),
         (lambda: Recurrent(iterations=0), "iterations must be at least 1, got 0"),
-        (lambda: Stable(true_states=0.9, damaged_states=0.9), "at most 1 together"),
+        (lambda: Stable(true_states=1.1), "true_states must be at least 0 and at most 1, got 1.1"),
         (lambda: RunConfig(train=TrainConfig(curriculum=("8/4:0.5",))), "a stage of a curriculum is NODES:SHARE"),
         (lambda: RunConfig(train=TrainConfig(curriculum=("0:0.5",))), "the curriculum must .* 1 to 4096, got 0"),
         (lambda: RunConfig(graph=GraphConfig(nodes=200)), "200 nodes need as many names"),

@@ -194,20 +194,15 @@ class Stable(Supervised, name="stable"):
     pin_static: ClassVar[bool] = True
     states: int = 1
     """States sampled for each problem."""
-    true_states: float = 0.25
-    """Share of states that the layer-by-layer algorithm goes through."""
-    damaged_states: float = 0.25
-    """Share of such states with some values replaced; the rest is wholly random."""
+    true_states: float = 0.0
+    """Share of states that the layer-by-layer algorithm goes through; the others are random."""
     skew: float = 0.6
     """Share of random states in which many values are 0 (or 1 where products occur)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check(["states"], 1)
-        self.check(["true_states", "damaged_states", "skew"], 0, 1)
-        if self.true_states + self.damaged_states > 1:
-            shares = f"{self.true_states} and {self.damaged_states}"
-            raise UserError(f"true_states and damaged_states must be at most 1 together, got {shares}")
+        self.check(["true_states", "skew"], 0, 1)
 
 
 assert METHODS.keys() == MethodConfig.kinds.keys()

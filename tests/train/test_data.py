@@ -78,6 +78,19 @@ def test_fresh_problems_never_come_twice():
     assert all(a.shape != b.shape or not torch.equal(a, b) for i, a in enumerate(starts) for b in starts[:i])
 
 
+def test_problems_sampled_for_many_steps_at_once_are_each_used_once():
+    run, vocabulary = quick("discrete", steps=40, curriculum=("4:0.5",)), Vocabulary(task=quick("discrete").task)
+    seen = [sample_batch(run, step, vocabulary, 0).start for step in range(40)]
+    assert {state.variable.shape[0] for state in seen} != {0}
+    rows = [tuple(row.tolist()) for state in seen for row in state.variable.unique(dim=0)]
+    assert len(rows) == len(set(rows))
+    # The simpler graphs of a curriculum end in the middle of a group.
+    lengths = [state.variable.shape[1] for state in seen]
+    assert max(lengths[:20]) < min(lengths[20:])
+    again = sample_batch(run, 17, vocabulary, 0).start
+    assert torch.equal(again.variable, seen[17].variable) and torch.equal(again.value, seen[17].value)
+
+
 def test_a_run_on_a_fixed_set_is_resumed_as_if_never_stopped(tmp_path):
     run = fixed()
     go(run, tmp_path / "whole")

@@ -32,7 +32,8 @@ def certify(
 ) -> None:
     """Check the arithmetic exhaustively: every value combination of every equation, inside real problems.
 
-    Exits with 1 if any entry is wrong. Every size is written when it is finished: after Ctrl-C, or a crash, the same
+    Where the first layer knows no positions, it also bounds look-ups: the least attention that the right definition can get,
+    over every problem and every state. Exits with 1 if any entry is wrong. Every size is written when it is finished: after Ctrl-C, or a crash, the same
     command goes on with the others.
 
     Args:
@@ -43,7 +44,7 @@ def certify(
     """
     numbers = expand_sizes(sizes)
     from latentloop.evaluate.certify import certify as certify_size
-    from latentloop.evaluate.certify import check_probes, patterns
+    from latentloop.evaluate.certify import check_probes, patterns, worst_lookups
     from latentloop.report.console import certificate_table, verdict
 
     trained = model.load()
@@ -54,7 +55,12 @@ def certify(
     check_writable(path)
     earlier = unfinished(path, trained, settings)
     found = earlier["sizes"] if earlier else []
-    description = {"settings": settings, "model": model.describe(trained), "provenance": provenance()}
+    description = {
+        "worst_lookups": worst_lookups(trained),
+        "settings": settings,
+        "model": model.describe(trained),
+        "provenance": provenance(),
+    }
 
     def certified(advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:
         for nodes in numbers[len(found) :]:

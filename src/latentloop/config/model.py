@@ -47,7 +47,7 @@ class ModelConfig(Config):
     sharpen: Literal["none", "log-n"] = "none"
     """Multiply attention scores by log(keys + 1) / log(32), so that attention does not disperse as problems grow."""
     temperature: float = 1.0
-    """Divide the attention scores of the first layer by this at inference."""
+    """Divide the attention scores of the first layer by this: below 1, look-ups are clearer. In training it falls from 1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -17,7 +17,9 @@ from numpy import ndarray
 
 from latentloop.config import MAX_FAN_IN, GraphConfig, TaskConfig
 from latentloop.errors import UserError
+from latentloop.evaluate.bound import PLACELESS, worst_case
 from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.model.build import weights_of
 from latentloop.model.capture import capture
 from latentloop.model.recurrence import update
 from latentloop.operations import OPERATIONS
@@ -138,6 +140,14 @@ def _with_operations(problems: Problems, where: ndarray, operations: tuple[str, 
     for place, operation in enumerate(operations):
         codes[where[:, 0], where[:, 1], place] = OPERATIONS.index(operation)
     return replace(problems, operations=codes)
+
+
+def worst_lookups(trained: LatentLoop) -> dict[str, Any] | None:
+    """Bound the attention of look-ups over every problem and every state; None where the first layer knows positions."""
+    if trained.run.model.positions.name not in PLACELESS:
+        return None
+    weights = {name: weight.float().numpy() for name, weight in weights_of(trained.model).items()}
+    return worst_case(trained.run.model, trained.vocabulary, weights)
 
 
 @torch.inference_mode()

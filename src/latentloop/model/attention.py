@@ -1,6 +1,7 @@
 """Causal attention, step by step: one path for all encodings, for all positions or some of them."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +19,10 @@ torch.set_flush_denormal(
 
 BLOCK = 128
 """Queries whose scores are held at once: they need only the keys up to the last of them."""
+
+
+Mix = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""What turns queries, keys and values of one problem [head, pos, dim] into mixed values."""
 
 
 @dataclass
@@ -50,24 +55,30 @@ class Attention(nn.Module):
         self.out = nn.Linear(config.width, config.width)
         self.config, self.layer, self.tap = config, layer, tap
         self.dropout = config.dropout if config.dropout_at == "authors" else 0.0
+        # A tensor, so that compiled code need not be compiled again while it falls; None where it is always 1.
+        cools = layer == 0 and config.temperature != 1.0
+        self.register_buffer("temperature", torch.tensor(config.temperature) if cools else None, persistent=False)
 
     def forward(
         self,
-        x: Float[Tensor, "batch pos width"],
+        x: Float[Tensor, "*rows width"],
         positions: Positions,
         places: Int[Tensor, "..."],
         *,
+        index: Int[Tensor, "batch pos"] | None = None,
         chosen: Int[Tensor, "batch query"] | None = None,
         visible: Bool[Tensor, "batch 1 pos key"] | None = None,
+        mix: Mix | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch query width"]:
         """Attend to earlier positions, from all positions or from the ``chosen`` ones.
 
-        ``visible`` replaces the causal mask where rows begin at different places.
+        ``x`` has a row for each position, or, with an ``index`` of which stands where, for each distinct token.
+        ``visible`` replaces the causal mask where rows begin at different places, and ``mix`` all that follows projections.
         """
         asked = places if chosen is None else places[chosen]
         # Project to queries [batch, head, query, dim] and to keys and values [batch, head, key, dim].
-        queries, keys, values = self._project(x, chosen)
+        queries, keys, values = self._project(x, index, chosen)
         queries = self.tap("q", positions.rotate(queries, asked))
         keys = self.tap("k", positions.rotate(keys, places))
         values = self.tap("v", values)
@@ -81,24 +92,28 @@ class Attention(nn.Module):
         window = positions.window_of(self.layer)
         fused = positions.fusable and chosen is None and window is None
         z = None
-        if window is not None:
+        if mix is not None:
+            z = mix(queries[0], keys[0], values[0])[None]
+        elif window is not None:
             z = self._windowed(queries, keys, values, window, sharpness, chosen, visible)
         elif not fused or self.tap.wants("scores") or self.tap.wants("pattern"):
             z, replaced = self._explicit(queries, keys, values, positions, scale, sharpness, chosen, visible)
             z = None if fused and not replaced else z  # the kernel's result counts, so that looking changes no bit
         if z is None:
-            causal = visible is None and x.shape[1] > 1
+            causal = visible is None and queries.shape[-2] > 1
             dropout = self.dropout if self.training else 0.0
             z = F.scaled_dot_product_attention(
                 queries, keys, values, attn_mask=visible, dropout_p=dropout, is_causal=causal, scale=1.0
             )
         return self._output(self.tap("z", z))
 
-    def _project(self, x: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, x: Tensor, index: Tensor | None, chosen: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries where they are asked, keys and values everywhere."""
         if chosen is None:
-            queries, keys, values = self.project(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+            projected = self.project(x) if index is None else F.embedding(index, self.project(x))
+            queries, keys, values = projected.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
             return queries, keys, values
+        x = x if index is None else F.embedding(index, x)
         width = x.shape[-1]
         weight, bias = self.project.weight, self.project.bias
         queries = F.linear(take(x, chosen), weight[:width], bias[:width]).unflatten(-1, (self.heads, -1))
@@ -229,10 +244,11 @@ class Attention(nn.Module):
 
     def _sharpness(self, places: Int[Tensor, "..."]) -> Tensor | None:
         """Return the factor of each query's scores: it grows with the keys in sight, and with a lower temperature."""
-        factor = 1 / self.config.temperature if self.layer == 0 and not self.training else 1.0
-        if self.config.sharpen == "none" and factor == 1.0:
+        if self.config.sharpen == "none" and self.temperature is None:
             return None
-        sharp = torch.full(places.shape, factor, device=places.device)
+        sharp = torch.ones(places.shape, device=places.device)
+        if self.temperature is not None:
+            sharp = sharp / self.temperature
         if self.config.sharpen == "log-n":
             sharp = sharp * torch.log(places + 2.0) / math.log(32)
         return sharp[..., None] if sharp.ndim == 1 else sharp[:, None, :, None]

@@ -20,6 +20,10 @@ class Positions(nn.Module, ABC):
 
     terms: int = 1
     """Number of products summed in a score: scores are divided by the square root of terms x head size."""
+    placeless: bool = False
+    """Whether the first layer knows nothing of positions but their order."""
+    enters: bool = False
+    """Whether it acts on what enters the block."""
     fusable: bool = True
     """Whether scores are plain products of queries and keys, which a fused kernel can compute."""
 
@@ -62,12 +66,16 @@ class Positions(nn.Module, ABC):
 class NoPositions(Positions):
     """NoPE: only the causal mask tells earlier from later."""
 
+    placeless = True
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
 
 
 class AbsolutePositions(Positions):
     """AbPE: a learned vector for each position, added to what enters the block, then a LayerNorm."""
+
+    enters = True
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
@@ -227,6 +235,8 @@ class BiasPositions(Positions):
 
 class LocalPositions(Positions):
     """Global, then local: the first layer has no positions, the others see a few tokens back, each with a learned bias."""
+
+    placeless = True
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)

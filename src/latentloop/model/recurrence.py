@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Bool
 from torch import Tensor
 
+from latentloop.model.lookups import Lookups
 from latentloop.model.transformer import Output, Transformer
 from latentloop.tokens.state import Layout, State
 
@@ -24,18 +25,21 @@ class Halt(Protocol):
         ...
 
 
-def update(model: Transformer, state: State, layout: Layout) -> tuple[State, Output]:
+def update(
+    model: Transformer, state: State, layout: Layout, lookups: Lookups | None = None
+) -> tuple[State, Output]:
     """Apply the block once, then decide."""
-    output = model(state, layout)
+    output = model(state, layout, lookups)
     return decide(model, output, state, layout), output
 
 
 def iterate(model: Transformer, state: State, layout: Layout, halt: Halt) -> Iterator[tuple[State, Output]]:
     """Update until every problem has stopped; yield each state and the output it was decided from."""
     going: Tensor | slice | None = slice(None)
+    lookups = Lookups() if model.keeps_lookups(layout) else None
     while going is not None:
         state, layout = state[going], layout[going]
-        state, output = update(model, state, layout)
+        state, output = update(model, state, layout, lookups)
         yield state, output
         going = halt.see(state)
 

@@ -1,6 +1,7 @@
 """The recurrent block: pre-LayerNorm causal layers, with factored or flat embeddings and read-outs."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -9,8 +10,9 @@ from torch import Tensor, nn
 
 from latentloop.config import ModelConfig
 from latentloop.methods import MethodConfig
-from latentloop.model.attention import Attention, Cache, take
+from latentloop.model.attention import Attention, Cache, Mix, take
 from latentloop.model.characters import start_from_characters
+from latentloop.model.lookups import LEAST_LENGTH, Lookups
 from latentloop.model.positions import POSITIONS, Positions
 from latentloop.model.tap import Tap, Taps
 from latentloop.tokens.state import Layout, State
@@ -59,17 +61,34 @@ class Layer(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "batch pos width"],
+        x: Float[Tensor, "*rows width"],
         positions: Positions,
         places: Int[Tensor, "..."],
         *,
+        index: Int[Tensor, "batch pos"] | None = None,
         chosen: Int[Tensor, "batch query"] | None = None,
         visible: Tensor | None = None,
+        mix: Mix | None = None,
         cache: Cache | None = None,
     ) -> tuple[Float[Tensor, "batch query width"], Float[Tensor, "batch query width"]]:
-        """Apply the layer at all positions or the chosen ones; return its result, and that of half of its MLPs."""
-        x = self.tap("resid_pre", x)
-        added = self.attention(self.attention_norm(x), positions, places, chosen=chosen, visible=visible, cache=cache)
+        """Apply the layer at all positions or the chosen ones; return its result, and that of half of its MLPs.
+
+        ``x`` has a row for each position, or, with an ``index`` of which stands where, for each distinct token.
+        """
+        rows, x = x, x if index is None else F.embedding(index, x)
+        patched = self.tap("resid_pre", x)
+        if patched is not x or index is None:  # equal tokens need no longer be equal
+            rows, x, index = patched, patched, None
+        added = self.attention(
+            self.attention_norm(rows),
+            positions,
+            places,
+            index=index,
+            chosen=chosen,
+            visible=visible,
+            mix=mix,
+            cache=cache,
+        )
         x = self.tap("resid_mid", (x if chosen is None else take(x, chosen)) + self.attention_dropout(added))
         halfway = x
         for number, mlp in enumerate(self.mlps):
@@ -104,7 +123,7 @@ class Transformer(nn.Module):
         read = {"value": sizes["value"]} if method.pin_static else sizes
         self.readouts = nn.ModuleDict({name: nn.Linear(config.width, size) for name, size in read.items()})
         self.positions = POSITIONS[config.positions.name](config)
-        self.dropout = nn.Dropout(config.dropout) if config.dropout_at == "authors" else nn.Identity()
+        self.dropout = nn.Dropout(config.dropout if config.dropout_at == "authors" else 0.0)
         self.layers = nn.ModuleList(Layer(config, number, self.taps) for number in range(config.layers))
         self.norm = nn.LayerNorm(config.width)
         self.apply(lambda module: _initialize(module, config.embedding_std))
@@ -117,36 +136,59 @@ class Transformer(nn.Module):
         if config.value_init == "characters":
             start_from_characters(self.embeddings["token" if flat else "value"], vocabulary.task.modulus)
 
-    def forward(self, state: State, layout: Layout) -> Output:
-        """Apply the block once to a state."""
-        x = self.embed(state.factors()) if state.hidden is None else state.hidden
+    def cool(self, done: float) -> None:
+        """Let the temperature of the first layer fall, geometrically from 1, with the share of the training that is done."""
+        temperature = self.layers[0].attention.temperature
+        if temperature is not None:
+            temperature.fill_(self.config.temperature**done)
+
+    def keeps_lookups(self, layout: Layout) -> bool:
+        """Return whether the sums of the first layer are worth keeping between iterations: for one large problem."""
+        plain = self.positions.placeless and self.method.row.carries == "state"
+        large = len(layout) == 1 and layout.mask.shape[1] >= LEAST_LENGTH
+        return plain and large and not (torch.is_grad_enabled() or self.training or self.taps.listeners)
+
+    def forward(self, state: State, layout: Layout, lookups: Lookups | None = None) -> Output:
+        """Apply the block once to a state; ``lookups`` are the first layer's sums from earlier iterations."""
+        if state.hidden is None:
+            tokens, index = distinct(torch.stack(list(state.factors().values())))
+            x = self.embed(dict(zip(FACTORS, tokens, strict=True)))  # [token, width]
+        else:
+            x, index = state.hidden, None
         # Where only values are read, the last layer is needed at right-hand sides only.
         chosen = layout.rhs if self.method.pin_static else None
-        hidden, inner = self.block(x, iteration=state.iteration, chosen=chosen)
+        mix = None if lookups is None else partial(lookups.mix, torch.cat(list(state.factors().values())))
+        hidden, inner = self.block(x, index=index, iteration=state.iteration, chosen=chosen, mix=mix)
         auxiliary = {name: read(inner[name]) for name, read in self.auxiliary.items() if self.training}
         return Output(logits=self.read(hidden), hidden=hidden, auxiliary=auxiliary)
 
-    def embed(self, symbols: dict[str, Int[Tensor, "batch pos"]]) -> Float[Tensor, "batch pos width"]:
+    def embed(self, symbols: dict[str, Int[Tensor, "*rows"]]) -> Float[Tensor, "*rows width"]:
         """Sum the embeddings of all factors."""
         return torch.stack([self.embeddings[name](numbers) for name, numbers in symbols.items()]).sum(0)
 
     def block(
         self,
-        x: Float[Tensor, "batch pos width"],
+        x: Float[Tensor, "*rows width"],
         places: Int[Tensor, "..."] | None = None,
         *,
+        index: Int[Tensor, "batch pos"] | None = None,
         iteration: int = 0,
         chosen: Int[Tensor, "batch query"] | None = None,
         visible: Bool[Tensor, "batch 1 pos key"] | None = None,
+        mix: Mix | None = None,
         caches: list[Cache] | None = None,
     ) -> tuple[Float[Tensor, "batch query width"], dict[str, Tensor]]:
         """Apply all layers once, the last one at ``chosen`` positions only, and the final LayerNorm.
 
-        Return the result, and what the auxiliary read-outs look at.
+        ``x`` has a row for each position, or, with an ``index`` of which stands where, for each distinct token. ``mix``
+        does the first layer's attention in its place. Return the result, and what the auxiliary read-outs look at.
         """
         self.taps.iteration = iteration
-        places = torch.arange(x.shape[1], device=x.device) if places is None else places
-        x = self.dropout(self.positions.enter(x, places))
+        length = x.shape[1] if index is None else index.shape[1]
+        places = torch.arange(length, device=x.device) if places is None else places
+        if self.positions.enters or (self.training and self.dropout.p > 0):  # equal tokens become different
+            x, index = x if index is None else F.embedding(index, x), None
+            x = self.dropout(self.positions.enter(x, places))
         inner: dict[str, Tensor] = {}
         for number, layer in enumerate(self.layers):
             last = number == len(self.layers) - 1
@@ -154,6 +196,8 @@ class Transformer(nn.Module):
                 x,
                 self.positions,
                 places,
+                index=None if number else index,
+                mix=None if number else mix,
                 chosen=chosen if last else None,
                 visible=visible,
                 cache=None if caches is None else caches[number],
@@ -167,6 +211,25 @@ class Transformer(nn.Module):
     def read(self, x: Float[Tensor, "*batch width"]) -> dict[str, Float[Tensor, "*batch symbol"]]:
         """Return the logits of every factor that is read."""
         return {name: self.tap(f"logits.{name}", readout(x)) for name, readout in self.readouts.items()}
+
+
+def distinct(
+    factors: Int[Tensor, "factor batch pos"],
+) -> tuple[Int[Tensor, "factor token"], Int[Tensor, "batch pos"]]:
+    """Return the tokens that occur, each once, and which of them stands where.
+
+    What depends on a token alone is then computed once for all of its places: of thousands in a batch, most are equal.
+    """
+    sizes = factors.amax((1, 2)).tolist()
+    codes = factors[0]
+    for numbers, largest in zip(factors[1:], sizes[1:], strict=True):
+        codes = codes * (largest + 1) + numbers
+    codes, index = codes.unique(return_inverse=True)
+    tokens = []
+    for largest in reversed(sizes[1:]):
+        tokens.append(codes % (largest + 1))
+        codes = codes // (largest + 1)
+    return torch.stack([codes, *reversed(tokens)]), index
 
 
 def _initialize(module: nn.Module, embedding_std: float) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from latentloop.report.console import worst_lookups_line
+
 HEADER = """---
 library_name: latentloop
 license: mit
@@ -91,6 +93,7 @@ def model_card(
             ("nodes", "entries", "wrong", "smallest margin", "smallest look-up margin sampled"),
             map(_certified, certificate["sizes"]),
         ),
+        f"\n{worst_lookups_line(certificate['worst_lookups']).capitalize()}.\n",
         "\nWhere it was not trained (`latentloop stress`); iterations after values were flipped are those from there on:\n",
         _table(
             ("scenario", "nodes", "problems", "solved %", "at 4x the depth %", "iterations / depth", *counts),

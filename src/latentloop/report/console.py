@@ -226,7 +226,16 @@ def verdict(document: dict[str, Any], most: int = 10) -> str:
         ]
         if len(size["wrong"]) > most:
             lines.append(f"  and {len(size['wrong']) - most:,} more")
-    return "\n".join(lines)
+    return "\n".join([*lines, worst_lookups_line(document["worst_lookups"])])
+
+
+def worst_lookups_line(found: dict[str, Any] | None) -> str:
+    """Return in a sentence how little attention a definition can get in the worst problem and state."""
+    if found is None:
+        return "no worst case of look-ups: it needs a first layer without positions, local or nope"
+    each = ", ".join(f"{share:.4f} at {int(nodes):,} nodes" for nodes, share in found["attention"].items())
+    where = "for all of its names" if found["largest"] == found["names"] else f"up to {found['largest']:,} nodes"
+    return f"look-ups, worst of every problem and state: attention at least {each}; {found['share']} or more {where}"
 
 
 def stress_table(document: dict[str, Any]) -> Table:

@@ -2,31 +2,39 @@
 
 from functools import lru_cache
 
-import numpy as np
 import torch
 
-from latentloop.config import RunConfig
+from latentloop.config import GraphConfig, RunConfig
 from latentloop.task.graph import Problems, concatenate, sample
 from latentloop.task.splits import train_generator
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.targets import TrainingBatch, make_batch
 
-FIXED_SET = 2**63  # in place of a step, in the key of a fixed set's random numbers
+FIXED_SET, FRESH = 2**63, 2**63 + 1  # in place of a step, in the keys of random numbers that belong to no one step
 CHUNK = 1000  # problems of a fixed set that are sampled at once
+STEPS_AT_ONCE = 16  # steps whose fresh problems are sampled at once: the cost of sampling hardly grows with their number
 
 
 def sample_batch(run: RunConfig, step: int, vocabulary: Vocabulary, rank: int) -> TrainingBatch:
     """Return the whole batch of a step, the same on every rank, and seed this rank's dropout."""
     rng = train_generator(run.train.seed, step)
-    problems = _fresh(run, step, rng) if run.train.problems is None else _from_fixed_set(run, step)
+    problems = _fresh(run, step) if run.train.problems is None else _from_fixed_set(run, step)
     generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
     torch.manual_seed(int(rng.integers(2**62)) + rank)
     return make_batch(problems, run, vocabulary, generator)
 
 
-def _fresh(run: RunConfig, step: int, rng: np.random.Generator) -> Problems:
-    """Sample problems that no other step sees, simpler ones while the curriculum says so."""
-    return sample(run.task, run.graph_at(step), run.train.batch, rng)
+def _fresh(run: RunConfig, step: int) -> Problems:
+    """Return problems that no other step sees, simpler ones while the curriculum says so."""
+    group, within = divmod(step, STEPS_AT_ONCE)
+    return _sampled(run, run.graph_at(step), group)[within * run.train.batch : (within + 1) * run.train.batch]
+
+
+@lru_cache(maxsize=2)
+def _sampled(run: RunConfig, graph: GraphConfig, group: int) -> Problems:
+    """Sample the problems of several steps."""
+    rng = train_generator(run.train.seed, FRESH, group)
+    return sample(run.task, graph, STEPS_AT_ONCE * run.train.batch, rng)
 
 
 def _from_fixed_set(run: RunConfig, step: int) -> Problems:

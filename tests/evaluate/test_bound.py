@@ -1,0 +1,140 @@
+"""The worst case of look-ups: below whatever is measured, on random and on adversarial problems, and reached by some."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from latentloop.config import GraphConfig, ModelConfig, RunConfig, TaskConfig
+from latentloop.config.positions import LocalConfig, NoneConfig, RotaryConfig
+from latentloop.errors import UserError
+from latentloop.evaluate.bound import LookupBound, lookup_bound, worst_case
+from latentloop.methods import Stable
+from latentloop.model.build import build_model, weights_of
+from latentloop.model.capture import capture
+from latentloop.model.recurrence import update
+from latentloop.task.graph import ABSENT, sample
+from latentloop.task.splits import sampled_generator
+from latentloop.task.text import parse
+from latentloop.tokens.state import encode_state, with_values
+
+TASK = TaskConfig(operations=("+", "*"), modulus=5, names=12)
+
+
+def looking_up(seed=0, positions=LocalConfig(), names=12, temperature=0.3, heads=1):
+    """A model whose first head compares names and prefers tokens that hold a number, with some noise in all weights."""
+    settings = ModelConfig(
+        positions=positions, width=32, heads=4, first_heads=heads, dropout=0.0, temperature=temperature
+    )
+    task = replace(TASK, names=names)
+    run = RunConfig(method=Stable(), task=task, graph=GraphConfig(nodes=2, leaves=1), model=settings)
+    model = build_model(replace(run, train=replace(run.train, seed=seed))).eval()
+    known = 20  # the unit that says whether a token holds a number
+    with torch.no_grad():
+        model.embeddings["variable"].weight[:names, :names] += 4 * torch.eye(names)
+        model.embeddings["value"].weight[:5, known] += 4
+        model.embeddings["syntax"].weight[:, 24:30] += 4 * torch.eye(6)
+        project = model.layers[0].attention.project
+        queries, keys, _ = project.weight.unflatten(0, (3, -1))
+        queries[:12, :12] += 3 * torch.eye(12)
+        project.bias[known] += 6
+        keys[:12, :12] += torch.eye(12)
+        keys[known, known] += 1
+    return model
+
+
+def bound_of(model) -> LookupBound:
+    weights = {name: weight.numpy() for name, weight in weights_of(model).items()}
+    return lookup_bound(model.config, model.vocabulary, weights)
+
+
+@torch.inference_mode()
+def least_attention(model, problems, values, head):
+    """The least attention on definitions that is measured, tokens that say the same counted in."""
+    state, layout = encode_state(problems, model.vocabulary)
+    state = with_values(state, layout, values, model.vocabulary)
+    with capture(model, ["pattern"]) as seen:
+        update(model, state, layout)
+    pattern = seen[0, 0, "pattern"][:, head].numpy()
+    tokens = np.stack([numbers.numpy() for numbers in state.factors().values()])  # [factor, batch, pos]
+    least = 1.0
+    for row, node, operand in zip(*np.nonzero(problems.parents != ABSENT), strict=True):
+        query = layout.operand[row, node, operand]
+        right = layout.rhs[row, problems.parents[row, node, operand].astype(int)]
+        same = (tokens[:, row] == tokens[:, row, right][:, None]).all(0)
+        least = min(least, float(pattern[row, query, : query + 1][same[: query + 1]].sum()))
+    return least
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("positions", [LocalConfig(), NoneConfig()], ids=lambda positions: positions.name)
+def test_the_bound_is_below_whatever_is_measured(seed, positions):
+    model = looking_up(seed, positions)
+    bound = bound_of(model)
+    rng = np.random.default_rng(seed)
+    for nodes, family in product((2, 5, 12), ("random", "far", "chain", "wide", "triples")):
+        problems = sample(TASK, GraphConfig(nodes=nodes, family=family), 8, sampled_generator(seed, nodes))
+        values = rng.integers(-1, 5, problems.names.shape, dtype=np.int8)
+        assert bound.attention(nodes) <= least_attention(model, problems, values, bound.head)
+
+
+def test_the_bound_is_near_what_the_worst_problem_measures():
+    """One equation, every name and value: the smallest attention is what the bound's own terms say, but for what it cannot have."""
+    model = looking_up(names=2)
+    bound = bound_of(model)
+    worst = 1.0
+    for name, value in product(range(2), range(5)):
+        text = f"1 = x{name} ; " + f"x{name} + x{name} + x{name} = x{1 - name}"
+        problems = parse(text, model.vocabulary.task)
+        for other in range(-1, 5):
+            values = np.array([[value, other]], np.int8)
+            worst = min(worst, least_attention(model, problems, values, bound.head))
+    assert bound.attention(2) <= worst < 1
+    # The bound has all tokens of two equations of three operands, and the query sees half of them.
+    assert 1 / bound.attention(2) - 1 < 6 * (1 / worst - 1)
+
+
+def test_attention_falls_with_size_and_the_largest_is_where_it_crosses():
+    bound = bound_of(looking_up(temperature=0.1))
+    least = [bound.attention(nodes) for nodes in range(1, 13)]
+    assert all(a > b for a, b in zip(least, least[1:], strict=False))
+    for share in (0.0, least[5], 0.999999):
+        assert bound.largest(share) == sum(attention >= share for attention in least)
+
+
+def test_the_best_head_counts_and_colder_attention_is_better():
+    each = [bound_of(looking_up(temperature=temperature)).attention(12) for temperature in (0.4, 0.2, 0.1)]
+    assert each == sorted(each) and each[-1] > 0.99 and each[0] < 0.9
+    model = looking_up(heads=2)  # names are in the first half of the units, which is the first head
+    weights = {name: weight.numpy() for name, weight in weights_of(model).items()}
+    assert worst_case(model.config, model.vocabulary, weights)["head"] == 0
+
+
+def test_rounding_is_counted_against_the_claim():
+    """Scores in double precision stay inside the interval that single precision is given."""
+    from latentloop.evaluate import bound as module
+
+    model = looking_up()
+    weights = {name: weight.numpy() for name, weight in weights_of(model).items()}
+    tokens = module._tokens(weights, model.vocabulary, "variable", variable=np.arange(12), value=3)
+    queries, keys = (module.Rows.project(which, 0, model.config, weights, tokens) for which in (0, 1))
+    low, high = queries.scores(keys)
+    layer = model.layers[0]
+    with torch.inference_mode():
+        x = layer.attention_norm(torch.tensor(tokens[0], dtype=torch.float32))
+        q, k, _ = layer.attention.project(x).chunk(3, dim=-1)
+        scores = (q * (32**-0.5 / 0.3)) @ k.T
+    assert (low < scores.numpy()).all() and (scores.numpy() < high).all()
+    assert (high - low).max() < 1e-2
+
+
+def test_positions_in_the_first_layer_have_no_bound():
+    with pytest.raises(UserError, match="needs a first layer without positions, local or nope, got rope"):
+        bound_of(looking_up(positions=RotaryConfig()))
+
+
+def test_sizes_that_names_do_not_reach_are_refused():
+    with pytest.raises(UserError, match="1 to 12 nodes, got 13"):
+        bound_of(looking_up()).attention(13)
