@@ -8,7 +8,7 @@ from latentloop.config import TaskConfig
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.model.attention import take
 from latentloop.model.build import build_model, weights_of
-from latentloop.model.transformer import Transformer
+from latentloop.model.transformer import Output, Transformer
 from latentloop.presets import preset
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.checkpoint import Checkpoint
@@ -21,18 +21,13 @@ class Clockwork(Transformer):
     operations: tuple[str, ...] = ()
     """What it takes the task's operations for, if not for what they are."""
 
-    def forward(self, state, layout):
-        output = super().forward(state, layout)
-        if not self.method.pin_static:
-            return output
-        # A real model computes only values, and only at right-hand sides.
-        return replace(
-            output, hidden=take(output.hidden, layout.rhs), logits={"value": take(output.logits["value"], layout.rhs)}
-        )
-
-    def embed(self, symbols):
-        self.symbols = symbols
-        return torch.zeros(*symbols["value"].shape, self.config.width)
+    def forward(self, state, layout, lookups=None):
+        self.symbols = state.factors()
+        hidden, _ = self.block(torch.zeros(*state.value.shape, self.config.width), iteration=state.iteration)
+        logits = self.read(hidden)
+        if self.method.pin_static:  # a real model computes only values, and only at right-hand sides
+            hidden, logits = take(hidden, layout.rhs), {"value": take(logits["value"], layout.rhs)}
+        return Output(logits=logits, hidden=hidden, auxiliary={})
 
     def block(self, x, places=None, *, iteration=0, **_):
         self.taps.iteration = iteration

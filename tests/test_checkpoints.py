@@ -95,8 +95,8 @@ def test_the_default_model_is_asked_where_none_is_named(tmp_path):
     done = ask("evaluate", "--sizes", "8", "--instances", "4", "--skip", "4", "--json")
     assert json.loads(done.stdout)["model"]["sha256"] == LatentLoop.from_pretrained().sha256
     assert json.loads(done.stdout)["settings"]["skip"] == 4
-    done = ask("evaluate", "--sizes", "8", "--instances", "4", "--temperature", "1", "--json")
-    assert json.loads(done.stdout)["model"]["config"]["model"]["temperature"] == 1.0
+    done = ask("evaluate", "--sizes", "8", "--instances", "4", "--json")
+    assert json.loads(done.stdout)["settings"]["skip"] == 0
     assert len(list((tmp_path / "results").glob("*.json"))) == 2  # nothing takes another's place
     done = ask("solve", "1 = x1", "--modulus", "7")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)

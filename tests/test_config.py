@@ -159,7 +159,7 @@ def test_settings_of_another_kind_are_refused(stored, words, named):
         ({"positions": BiasConfig(offset_heads=17)}, "offset_heads must be at most heads, 16, got 17"),
         ({"partial_weight": 1.0}, "partial_weight needs an mlp_depth of at least 2, got 1"),
         ({"lookup_weight": 1.0, "pin_static": True, "layers": 1}, "lookup_weight reads at left-hand sides"),
-        ({"temperature": 0.0}, "temperature must be at least 0.01"),
+        ({"lookup_noise": -1.0}, "lookup_noise must be at least 0"),
     ],
 )
 def test_combinations_that_mean_nothing_are_refused(settings, message):

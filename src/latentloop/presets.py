@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from latentloop.config import GraphConfig, ModelConfig, RunConfig, TaskConfig, TrainConfig
-from latentloop.config.positions import BiasConfig, DisentangledConfig, LocalConfig
+from latentloop.config.positions import DisentangledConfig, LocalConfig
 from latentloop.errors import UserError, nearest
 from latentloop.methods import (
     ChainOfThought,
@@ -41,39 +41,34 @@ def _tiny(method: MethodConfig) -> RunConfig:
     return RunConfig(method=method, model=model, graph=TINY_GRAPH, train=TINY_TRAINING)
 
 
-QUICK = RunConfig(
-    method=Stable(lookup_weight=1.0),
-    task=TaskConfig(modulus=11, names=32),
-    graph=GraphConfig(nodes=12, leaves=3, depth_limit=7, fan_ins=(1, 2, 3, 3, 3)),
-    model=ModelConfig(
-        positions=LocalConfig(), layers=2, heads=4, first_heads=1, width=64, mlp_depth=2, first_mlp=False, dropout=0.0,
-    ),
-    train=TrainConfig(
-        steps=500, batch=32, micro_batch=64, lr=2e-3, optimizer="muon", muon_lr=0.04, warmup=50, schedule="linear",
-        final_lr=0.02, beta2=0.98, clip=1.0, ema=0.98, curriculum=("12/12:0.25",), log_every=25, validate_every=100,
+def _plain(**sizes: Any) -> ModelConfig:
+    """An ordinary global/local transformer: one head looks names up, then a window of eight tokens is read."""
+    settings: dict[str, Any] = {"layers": 2, "first_heads": 1, "heads": 4, "width": 128, "mlp_depth": 2} | sizes
+    return ModelConfig(positions=LocalConfig(), first_mlp=False, dropout=0.0, lookup_noise=4.0, **settings)
+
+
+FAST = TrainConfig(
+    steps=1200, batch=32, micro_batch=64, optimizer="muon", muon_lr=0.03, lr=2e-3, weight_decay=0.1, warmup=50,
+    schedule="linear", final_lr=0.02, beta2=0.98, clip=1.0, ema=0.998, curriculum=("16/12:0.17", "16:0.58"),
+    log_every=50, validate_every=300, checkpoint_every=300,
+)  # fmt: skip
+STABLE = Stable(lookup_weight=1.0, partial_weight=1.0)
+DENSE = GraphConfig(nodes=32, depth_limit=7, fan_ins=(1, 2, 3, 3, 3))
+"""Many equations of three operands: their values are what takes most examples."""
+LAPTOP_ADD = RunConfig(method=STABLE, graph=DENSE, model=_plain(heads=8), train=FAST)
+LAPTOP_ALL = RunConfig(
+    method=STABLE, task=TaskConfig.named("all"), graph=replace(DENSE, fan_ins=(1, 2, 3, 3, 3, 3)),
+    model=_plain(mlp_depth=4),
+    train=replace(FAST, steps=2400, muon_lr=0.02, curriculum=("16/12:0.08", "24:0.62")),
+)  # fmt: skip
+QUICK = replace(
+    LAPTOP_ADD, task=TaskConfig(modulus=11, names=32), graph=replace(DENSE, nodes=12, leaves=3), model=_plain(width=64),
+    train=replace(
+        FAST, steps=500, muon_lr=0.04, ema=0.98, curriculum=("12/12:0.25",), log_every=25, validate_every=100,
         checkpoint_every=100,
     ),
 )  # fmt: skip
 """Half a minute on two cores: sums modulo 11 on graphs of 12 nodes."""
-LAPTOP_GRAPH = GraphConfig(nodes=32, depth_limit=7)
-DENSE_GRAPH = GraphConfig(nodes=32, depth_limit=7, fan_ins=(1, 2, 3, 3, 3, 3))
-"""Many equations of three operands: their values are what takes most examples."""
-LAPTOP_TRAINING = TrainConfig(
-    steps=4000, batch=32, micro_batch=64, lr=2e-3, warmup=100, schedule="linear", final_lr=0.02, beta2=0.98, clip=1.0,
-    ema=0.998, curriculum=("16:0.5",), log_every=50, validate_every=500, checkpoint_every=500,
-)  # fmt: skip
-LAPTOP: dict[str, Any] = {"heads": 8, "first_heads": 2, "width": 128}
-
-
-def _stable(graph: GraphConfig, train: TrainConfig, *, offset_heads: int = 6, **sizes: Any) -> RunConfig:
-    """A local update with everything that makes it quick to learn; see docs/recipe.md."""
-    model: dict[str, Any] = {"mlp_ratio": 2, "mlp_depth": 2, **sizes}
-    settings = ModelConfig(
-        positions=BiasConfig(offset_heads=offset_heads), dropout=0.0, mlp="gated", value_init="characters",
-        first_mlp=False, sharpen="log-n", temperature=0.5, **model,
-    )  # fmt: skip
-    method = Stable(lookup_weight=1.0, partial_weight=1.0)
-    return RunConfig(method=method, graph=graph, model=settings, train=train)
 
 
 PRESETS: dict[str, RunConfig] = {
@@ -92,17 +87,10 @@ PRESETS: dict[str, RunConfig] = {
     "tiny-continuous": _tiny(Continuous()),
     "tiny-discrete": _tiny(Discrete()),
     "tiny-corrected": _tiny(Corrected()),
-    "tiny-stable": _stable(TINY_GRAPH, TINY_TRAINING, heads=4, width=32, offset_heads=3),
-    "laptop-add": _stable(LAPTOP_GRAPH, LAPTOP_TRAINING, **LAPTOP),
-    "laptop-all": replace(
-        _stable(DENSE_GRAPH, LAPTOP_TRAINING, **LAPTOP | {"width": 192, "heads": 6, "mlp_depth": 4}),
-        task=TaskConfig.named("all"),
-        train=replace(LAPTOP_TRAINING, steps=5000, curriculum=("16:0.1",)),
-    ),
-    "laptop-add-1024": replace(
-        _stable(LAPTOP_GRAPH, replace(LAPTOP_TRAINING, steps=6000), **LAPTOP),
-        task=TaskConfig.named("add", names=1024),
-    ),
+    "tiny-stable": RunConfig(method=STABLE, graph=TINY_GRAPH, model=_plain(width=32), train=TINY_TRAINING),
+    "laptop-add": LAPTOP_ADD,
+    "laptop-all": LAPTOP_ALL,
+    "laptop-all-4096": replace(LAPTOP_ALL, task=TaskConfig.named("all", names=4096)),
 }
 
 

@@ -250,7 +250,7 @@ def test_long_traces_are_written_in_runs_and_not_cell_by_cell():
     ("words", "message"),
     [
         (["--method", "recurrent", "--iterations", "3", "--pin-static"], "--pin-static is a setting of discrete"),
-        (["--temperature", "0"], "--temperature must be at least 0.01"),
+        (["--lookup-noise", "-1"], "--lookup-noise must be at least 0"),
         (["--method", "corrected", "--corruption-share", "7"], "--corruption-share must be"),
         (["--method", "stable", "--partial-weight", "1"], "--partial-weight needs an --mlp-depth of at least 2"),
     ],

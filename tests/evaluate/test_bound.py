@@ -23,10 +23,10 @@ from latentloop.tokens.state import encode_state, with_values
 TASK = TaskConfig(operations=("+", "*"), modulus=5, names=12)
 
 
-def looking_up(seed=0, positions=LocalConfig(), names=12, temperature=0.3, heads=1):
+def looking_up(seed=0, positions=LocalConfig(), names=12, sharpness=3.0, heads=1):
     """A model whose first head compares names and prefers tokens that hold a number, with some noise in all weights."""
     settings = ModelConfig(
-        positions=positions, width=32, heads=4, first_heads=heads, dropout=0.0, temperature=temperature
+        positions=positions, width=32, heads=4, first_heads=heads, dropout=0.0
     )
     task = replace(TASK, names=names)
     run = RunConfig(method=Stable(), task=task, graph=GraphConfig(nodes=2, leaves=1), model=settings)
@@ -38,8 +38,8 @@ def looking_up(seed=0, positions=LocalConfig(), names=12, temperature=0.3, heads
         model.embeddings["syntax"].weight[:, 24:30] += 4 * torch.eye(6)
         project = model.layers[0].attention.project
         queries, keys, _ = project.weight.unflatten(0, (3, -1))
-        queries[:12, :12] += 3 * torch.eye(12)
-        project.bias[known] += 6
+        queries[:12, :12] += 3 * sharpness * torch.eye(12)
+        project.bias[known] += 6 * sharpness
         keys[:12, :12] += torch.eye(12)
         keys[known, known] += 1
     return model
@@ -64,7 +64,8 @@ def least_attention(model, problems, values, head):
         query = layout.operand[row, node, operand]
         right = layout.rhs[row, problems.parents[row, node, operand].astype(int)]
         same = (tokens[:, row] == tokens[:, row, right][:, None]).all(0)
-        least = min(least, float(pattern[row, query, : query + 1][same[: query + 1]].sum()))
+        end = query if model.positions.empty_self else query + 1  # its own place is an empty key
+        least = min(least, float(pattern[row, query, :end][same[:end]].sum()))
     return least
 
 
@@ -97,15 +98,15 @@ def test_the_bound_is_near_what_the_worst_problem_measures():
 
 
 def test_attention_falls_with_size_and_the_largest_is_where_it_crosses():
-    bound = bound_of(looking_up(temperature=0.1))
+    bound = bound_of(looking_up(sharpness=10.0))
     least = [bound.attention(nodes) for nodes in range(1, 13)]
     assert all(a > b for a, b in zip(least, least[1:], strict=False))
     for share in (0.0, least[5], 0.999999):
         assert bound.largest(share) == sum(attention >= share for attention in least)
 
 
-def test_the_best_head_counts_and_colder_attention_is_better():
-    each = [bound_of(looking_up(temperature=temperature)).attention(12) for temperature in (0.4, 0.2, 0.1)]
+def test_the_best_head_counts_and_sharper_attention_is_better():
+    each = [bound_of(looking_up(sharpness=sharpness)).attention(12) for sharpness in (2.5, 5.0, 10.0)]
     assert each == sorted(each) and each[-1] > 0.99 and each[0] < 0.9
     model = looking_up(heads=2)  # names are in the first half of the units, which is the first head
     weights = {name: weight.numpy() for name, weight in weights_of(model).items()}
@@ -125,7 +126,7 @@ def test_rounding_is_counted_against_the_claim():
     with torch.inference_mode():
         x = layer.attention_norm(torch.tensor(tokens[0], dtype=torch.float32))
         q, k, _ = layer.attention.project(x).chunk(3, dim=-1)
-        scores = (q * (32**-0.5 / 0.3)) @ k.T
+        scores = (q * 32**-0.5) @ k.T
     assert (low < scores.numpy()).all() and (scores.numpy() < high).all()
     assert (high - low).max() < 1e-2
 

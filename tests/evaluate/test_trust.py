@@ -9,7 +9,7 @@ import torch
 from clockwork import clockwork
 from latentloop.config import GraphConfig, TaskConfig
 from latentloop.errors import UserError
-from latentloop.evaluate.certify import certify, check_probes, independent_equations, patterns
+from latentloop.evaluate.certify import certify, check_probes, independent_equations, patterns, worst_lookups
 from latentloop.evaluate.stress import run_scenario, scenarios, stress
 from latentloop.methods import METHODS
 from latentloop.report.card import model_card
@@ -154,7 +154,11 @@ def test_results_become_tables_and_cards():
     trained = small()
     machine = {"cores": 2, "processor": "abacus"}
     metrics = {"step": 10, "seconds": 60.0, "provenance": {"command": "latentloop train", "machine": machine}}
-    certificate = {"sizes": [certify(trained, 10)], "model": trained.describe()}
+    certificate = {
+        "sizes": [certify(trained, 10)],
+        "worst_lookups": worst_lookups(trained),
+        "model": trained.describe(),
+    }
     trouble = {"rows": list(stress(trained, 10, 2)), "model": trained.describe()}
     assert certificate_table(certificate).row_count == 4
     assert stress_table(trouble).row_count == 14

@@ -91,7 +91,7 @@ def naive(name, positions, attention, x, layer):
         return result
 
     sharpen = attention.config.sharpen == "log-n"
-    temperature = attention.config.temperature if layer == 0 and not attention.training else 1.0
+    empty_self = name == "local" and layer == 0
     for b in range(batch):
         for h in range(heads):
             part = slice(h * dim, (h + 1) * dim)
@@ -109,10 +109,12 @@ def naive(name, positions, attention, x, layer):
                         score = score + positions.tables[layer][h, min(i - j, positions.window - 1)]
                     if name == "local" and layer:
                         score = score + positions.tables[layer - 1][h, i - j]
-                    scores.append(score / temperature * (math.log(i + 2) / math.log(32) if sharpen else 1))
+                    score = torch.zeros_like(score) if empty_self and j == i else score
+                    scores.append(score * (math.log(i + 2) / math.log(32) if sharpen else 1))
                 weights = torch.stack(scores).softmax(0)
                 patterns[b, h, i, first : i + 1] = weights
-                out[b, i, part] = sum(w * v[b, j, part] for j, w in enumerate(weights, first))
+                seen = [j for j in range(first, i + 1) if not (empty_self and j == i)]
+                out[b, i, part] = sum((weights[j - first] * v[b, j, part] for j in seen), torch.zeros(dim))
     return attention.out(out), patterns
 
 
@@ -125,7 +127,7 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # rates of rotation and sharpness are kept
         (1, {}),
         (1, {"sharpen": "log-n", "window": 2}),
         (1, {"window": 1}),
-        (0, {"sharpen": "log-n", "temperature": 0.5, "window": 20}),
+        (0, {"sharpen": "log-n", "window": 20}),
         (0, {"first_heads": 4}),
     ],
 )
@@ -262,27 +264,45 @@ def test_a_bias_of_each_distance_is_added_to_the_scores(window):
 @pytest.mark.parametrize("name", POSITIONS)
 def test_sharper_attention_scales_all_scores(name):
     patterns = {}
-    for sharpen, temperature in (("none", 1.0), ("log-n", 1.0), ("none", 0.5)):
-        positions, attention = make(name, 0, sharpen=sharpen, temperature=temperature)
+    for sharpen in ("none", "log-n"):
+        positions, attention = make(name, 0, sharpen=sharpen)
         x = torch.randn(1, 9, 16, dtype=torch.float64)
         seen = listen(attention)
         attention(x, positions, torch.arange(9))
-        patterns[sharpen, temperature] = seen[0, 0, "pattern"].tril().clamp(min=1e-300).log()
+        patterns[sharpen] = seen[0, 0, "pattern"].tril().clamp(min=1e-300).log()
     for row in range(1, 9):  # log-probabilities differ from scores by a constant a row
-        plain = patterns["none", 1.0][0, 0, row, : row + 1].diff()
+        plain = patterns["none"][0, 0, row, : row + 1].diff()
         factor = math.log(row + 2) / math.log(32)
-        torch.testing.assert_close(patterns["log-n", 1.0][0, 0, row, : row + 1].diff(), plain * factor)
-        torch.testing.assert_close(patterns["none", 0.5][0, 0, row, : row + 1].diff(), plain * 2)
+        torch.testing.assert_close(patterns["log-n"][0, 0, row, : row + 1].diff(), plain * factor)
 
 
-def test_only_the_layer_of_look_ups_gets_colder_and_only_at_inference():
+@pytest.mark.parametrize("name", POSITIONS)
+def test_noise_disturbs_the_first_layer_in_training_alone(name):
     x = torch.randn(1, 9, 16, dtype=torch.float64)
-    for layer, training in ((1, False), (0, True), (0, False)):
-        outputs = []
-        for temperature in (1.0, 0.5):
-            positions, attention = make("nope", layer, temperature=temperature)
-            outputs.append(attention.train(training)(x, positions, torch.arange(9)))
-        assert torch.equal(*outputs) == (layer == 1 or training)
+    for layer, training in ((0, False), (1, True), (0, True)):
+        positions, attention = make(name, layer, lookup_noise=3.0, dropout=0.0)
+        undisturbed = make(name, layer, dropout=0.0)[1](x, positions, torch.arange(9))
+        outputs = [attention.train(training)(x, positions, torch.arange(9)) for _ in range(2)]
+        disturbed = layer == 0 and training
+        assert torch.equal(*outputs) != disturbed
+        assert torch.allclose(outputs[0], undisturbed) != disturbed
+        # A token's past alone still decides what it gets.
+        changed = torch.cat([x[:, :6], torch.randn(1, 3, 16, dtype=torch.float64)], 1)
+        torch.manual_seed(1)
+        one = attention(x, positions, torch.arange(9))
+        torch.manual_seed(1)
+        other = attention(changed, positions, torch.arange(9))
+        assert torch.equal(one[:, :6], other[:, :6]) and not torch.equal(one, other)
+
+
+def test_noise_grows_with_the_training():
+    model = Transformer(configure("local", lookup_noise=4.0), VOCABULARY, Discrete())
+    noise = model.layers[0].attention.noise
+    assert noise == 4.0 and model.layers[1].attention.noise is None
+    for done, wanted in ((0.0, 0.0), (0.5, 2.0), (1.0, 4.0)):
+        model.disturb(done)
+        assert noise == wanted
+    Transformer(configure("local"), VOCABULARY, Discrete()).disturb(0.5)  # nothing to disturb
 
 
 @pytest.mark.parametrize("more", [{}, {"offset_heads": 1, "sharpen": "log-n", "mlp_depth": 3, "first_heads": 1}])

@@ -261,7 +261,7 @@ def test_damaged_checkpoints_are_refused(damage, run, finished, tmp_path, monkey
             "need --max-positions of up to 66, got 40",
         ),
         (["train", "--preset", "tiny-stable", "--seed", str(2**64)], "up to but not 2^64"),
-        (["train", "--preset", "tiny-stable", "--temperature", "1e-40"], "temperature must be at least 0.01"),
+        (["train", "--preset", "tiny-stable", "--lookup-noise", "-1"], "lookup_noise must be at least 0"),
         (["train", "--preset", "tiny-stable", "--true-states", "0.9", "--damaged-states", "0.9"], "at most 1 together"),
         (
             ["train", "--preset", "tiny-stable", "--window", "1"],

@@ -54,8 +54,6 @@ class Asked:
     """The same, as an option."""
     device: str = "cpu"
     """Device of the model: cpu, cuda or mps."""
-    temperature: float | None = None
-    """Divide the attention scores of the first layer by this number, at least 0.01. Default: the checkpoint's own."""
 
     def __post_init__(self) -> None:
         if None not in (self.name, self.checkpoint):
@@ -71,7 +69,7 @@ class Asked:
         """Load it."""
         from latentloop.evaluate.pretrained import LatentLoop
 
-        return LatentLoop.from_pretrained(self.title, device=self.device, temperature=self.temperature)
+        return LatentLoop.from_pretrained(self.title, device=self.device)
 
     def describe(self, trained: "LatentLoop") -> dict[str, Any]:
         """Return which model it is, by the name that was asked for too."""

@@ -46,14 +46,15 @@ class ModelConfig(Config):
     """Initial embeddings of numbers: random, or characters of the additive and the multiplicative group."""
     sharpen: Literal["none", "log-n"] = "none"
     """Multiply attention scores by log(keys + 1) / log(32), so that attention does not disperse as problems grow."""
-    temperature: float = 1.0
-    """Divide the attention scores of the first layer by this: below 1, look-ups are clearer. In training it falls from 1."""
+    lookup_noise: float = 0.0
+    """Noise added to the attention scores of the first layer in training, as a standard deviation: it grows from 0 to this,
+    so that look-ups are learned first and then learn to be found clearly."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check(["layers", "heads", "width", "mlp_ratio", "mlp_depth", "first_heads"], 1)
         self.check(["dropout"], 0, 1, open_end=True)
-        self.check(["temperature"], 0.01)
+        self.check(["lookup_noise"], 0)
         self.check(["embedding_std"], 0)
         rotary = isinstance(self.positions, RotaryConfig)
         for name in ("heads", "first_heads"):

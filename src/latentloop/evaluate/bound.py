@@ -49,6 +49,8 @@ class LookupBound:
     operations: Float[ndarray, "case"]
     equals: Float[ndarray, "case"]
     sep: Float[ndarray, "case"]
+    nothing: Float[ndarray, "case"]
+    """The same for the empty key in place of the query's own, where there is one."""
 
     def attention(self, nodes: int) -> float:
         """Return the least share of attention that a definition gets in any problem of so many nodes."""
@@ -58,7 +60,7 @@ class LookupBound:
         equation = np.maximum(variables, self.constants) + self.equals + self.sep
         others = self.others[:, nodes - 2] if nodes > 1 else 0.0
         tokens = nodes * (2 * MAX_FAN_IN + 2)
-        rivals = (others + nodes * equation) * (1 + 2 * (tokens + 8) * ROUNDOFF)
+        rivals = (others + nodes * equation + self.nothing) * (1 + 2 * (tokens + 8) * ROUNDOFF)
         return float((1 / (1 + rivals)).min() * (1 - 2 * (tokens + 8) * ROUNDOFF))
 
     def largest(self, share: float = SHARE) -> int:
@@ -90,6 +92,7 @@ def lookup_bound(config: ModelConfig, vocabulary: Vocabulary, weights: dict[str,
 
 def _bound_head(head: int, config: ModelConfig, vocabulary: Vocabulary, weights: dict[str, ndarray]) -> LookupBound:
     names, modulus = vocabulary.task.names, vocabulary.task.modulus
+    empty_self = config.positions.name == "local"
     values = [*range(modulus), vocabulary.empty]
     name, value = np.repeat(np.arange(names), len(values)), np.tile(values, names)
     keys = Rows.project(1, head, config, weights, _tokens(weights, vocabulary, "variable", variable=name, value=value))
@@ -122,10 +125,11 @@ def _bound_head(head: int, config: ModelConfig, vocabulary: Vocabulary, weights:
             "operations": asked.scores(special["operations"])[1].max(1),
             "equals": asked.scores(special["equals"])[1][:, 0],
             "sep": asked.scores(special["sep"])[1][:, 0],
+            "nothing": np.full(len(rows), 0.0 if empty_self else -np.inf),
         }
-        # An empty definition looks like the left-hand sides of its name: two tokens at least say the same, and none of
-        # that name says anything else.
-        known, empty = own_low[:, :-1].min(1), own_low[:, -1] + np.log(2)
+        # An empty definition looks like the left-hand sides of its name, so that all of them say the same: the definition,
+        # and the query itself where it is a key.
+        known, empty = own_low[:, :-1].min(1), own_low[:, -1] + (0.0 if empty_self else np.log(2))
         for right, own in ((known, own_high[:, -1]), (empty, np.full(len(rows), -np.inf))):
             found = {kind: _weights(scores, right) for kind, scores in (rivals | {"own": own}).items()}
             found["others"] = np.sort(found["others"], axis=1)[:, :0:-1].cumsum(1)
@@ -174,7 +178,7 @@ class Rows:
         rows = slice(which * width + head * size, which * width + (head + 1) * size)
         matrix = weights["layers.0.attention.project.weight"][rows].astype(np.float64)
         bias = weights["layers.0.attention.project.bias"][rows].astype(np.float64)
-        scale = size**-0.5 / config.temperature if which == 0 else 1.0
+        scale = size**-0.5 if which == 0 else 1.0
         projected = (normal @ matrix.T + bias) * scale
         magnitude = np.abs(matrix) @ np.abs(normal).T + np.abs(bias)[:, None]
         error = np.linalg.norm((np.abs(matrix) @ off.T + _gamma(width + 4) * magnitude) * scale, axis=0)

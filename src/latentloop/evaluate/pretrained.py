@@ -104,7 +104,6 @@ class LatentLoop(
         name: str | Path = DEFAULT_MODEL,
         *,
         device: str = "cpu",
-        temperature: float | None = None,
         revision: str | None = None,
         cache_dir: str | Path | None = None,
         force_download: bool = False,
@@ -113,18 +112,11 @@ class LatentLoop(
     ) -> "LatentLoop":
         """Load a shipped checkpoint by name, a checkpoint folder, the best of a run folder, or a repository of the hub.
 
-        ``temperature`` replaces the checkpoint's own, at inference; the last five go to the hub.
+        All but the first two go to the hub.
         """
         hub = {"revision": revision, "cache_dir": cache_dir, "token": token}
         folder = find_weights(str(name), **hub, force_download=force_download, local_files_only=local_files_only)
-        return cls._load(folder, device=device, temperature=temperature)
-
-    @classmethod
-    def _load(cls, folder: Path, *, device: str, **inference: float | None) -> "LatentLoop":
-        checkpoint = read_checkpoint(folder)
-        chosen: dict[str, Any] = {name: value for name, value in inference.items() if value is not None}
-        run = replace(checkpoint.run, model=replace(checkpoint.run.model, **chosen))
-        return cls(replace(checkpoint, run=run), weights_hash(folder), device)
+        return cls(read_checkpoint(folder), weights_hash(folder), device)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         replace(self.checkpoint, weights=weights_of(self.model)).write_files(save_directory)

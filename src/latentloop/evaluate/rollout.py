@@ -74,8 +74,10 @@ def _groups(model: Transformer, problems: Problems) -> Iterator[ndarray]:
     """Group problems of similar length, as many as attention has room for."""
     lengths = 2 * (problems.fan_in.astype(np.int64).sum(1) + problems.sizes)
     order = np.argsort(lengths, kind="stable")
+    everywhere = [layer for layer in range(model.config.layers) if model.positions.window_of(layer) is None]
+    heads = max(model.config.heads_of(layer) for layer in everywhere)
     while len(order):
         longest = int(lengths[order[-1]])
-        room = max(1, min(256, SCORES_AT_ONCE // (model.config.heads * longest**2)))
+        room = max(1, min(256, SCORES_AT_ONCE // (heads * longest**2)))
         yield order[-room:]
         order = order[:-room]

@@ -55,9 +55,9 @@ class Attention(nn.Module):
         self.out = nn.Linear(config.width, config.width)
         self.config, self.layer, self.tap = config, layer, tap
         self.dropout = config.dropout if config.dropout_at == "authors" else 0.0
-        # A tensor, so that compiled code need not be compiled again while it falls; None where it is always 1.
-        cools = layer == 0 and config.temperature != 1.0
-        self.register_buffer("temperature", torch.tensor(config.temperature) if cools else None, persistent=False)
+        # A tensor, so that compiled code need not be compiled again while it grows; None where there is none.
+        noisy = layer == 0 and config.lookup_noise > 0
+        self.register_buffer("noise", torch.tensor(config.lookup_noise) if noisy else None, persistent=False)
 
     def forward(
         self,
@@ -90,18 +90,27 @@ class Attention(nn.Module):
         queries = queries * scale if sharpness is None else queries * scale * sharpness
         # Mix values [batch, head, query, dim].
         window = positions.window_of(self.layer)
-        fused = positions.fusable and chosen is None and window is None
+        empty_self = positions.empty_self and self.layer == 0
+        fused = positions.fusable and chosen is None and window is None and not (empty_self and visible is not None)
         z = None
         if mix is not None:
             z = mix(queries[0], keys[0], values[0])[None]
         elif window is not None:
             z = self._windowed(queries, keys, values, window, sharpness, chosen, visible)
         elif not fused or self.tap.wants("scores") or self.tap.wants("pattern"):
-            z, replaced = self._explicit(queries, keys, values, positions, scale, sharpness, chosen, visible)
+            z, replaced = self._explicit(
+                queries, keys, values, positions, scale, sharpness, chosen, visible, empty_self=empty_self
+            )
             z = None if fused and not replaced else z  # the kernel's result counts, so that looking changes no bit
         if z is None:
             causal = visible is None and queries.shape[-2] > 1
+            noise = self._noise(queries)
+            if noise is not None and causal:
+                later = torch.ones_like(noise, dtype=torch.bool).triu(1)
+                visible, causal = noise.masked_fill(later, -torch.inf), False
             dropout = self.dropout if self.training else 0.0
+            if empty_self:  # all keys move up by one place, so that each token's own place has the one before it
+                keys, values = (F.pad(x[:, :, :-1], (0, 0, 1, 0)) for x in (keys, values))
             z = F.scaled_dot_product_attention(
                 queries, keys, values, attn_mask=visible, dropout_p=dropout, is_causal=causal, scale=1.0
             )
@@ -131,10 +140,13 @@ class Attention(nn.Module):
         sharpness: Tensor | None,
         chosen: Int[Tensor, "batch query"] | None,
         visible: Tensor | None,
+        *,
+        empty_self: bool,
     ) -> tuple[Float[Tensor, "batch head query dim"], bool]:
         """Return mixed values, computed a block of queries at a time, and whether a listener replaced something."""
         length, columns = queries.shape[-2], keys.shape[-2]
         seen: dict[str, list[Tensor]] = {"scores": [], "pattern": []}
+        noise = self._noise(queries) if chosen is None else None
         mixed = []
         replaced = False
         block = BLOCK if chosen is None else length
@@ -151,6 +163,10 @@ class Attention(nn.Module):
                 sharpness=sharp,
                 chosen=chosen,
             )  # [batch, head, block, reach]
+            scores = scores if noise is None else scores + noise[start:end, :reach]
+            itself = _one_hot(reach, start, end, columns - length, chosen, scores.device) if empty_self else None
+            if itself is not None:
+                scores = scores.masked_fill(itself, 0.0)
             self._hide_later(scores, -torch.inf, start, chosen, visible)
             computed = scores
             scores = self.tap.replaced("scores", computed, start)
@@ -163,7 +179,8 @@ class Attention(nn.Module):
             replaced = replaced or scores is not computed or pattern is not weights
             if self.dropout and self.training:
                 pattern = F.dropout(pattern, self.dropout)
-            mixed.append(pattern @ values[:, :, :reach])  # [batch, head, block, dim]
+            given = pattern if itself is None else pattern.masked_fill(itself, 0.0)
+            mixed.append(given @ values[:, :, :reach])  # [batch, head, block, dim]
             if self.tap.taps.listeners:
                 seen["scores"].append(F.pad(scores, (0, columns - reach), value=-torch.inf))
                 seen["pattern"].append(F.pad(pattern, (0, columns - reach)))
@@ -242,16 +259,26 @@ class Attention(nn.Module):
                 return replaced.sum(1) + self.out.bias
         return self.out(z.transpose(1, 2).flatten(-2))
 
-    def _sharpness(self, places: Int[Tensor, "..."]) -> Tensor | None:
-        """Return the factor of each query's scores: it grows with the keys in sight, and with a lower temperature."""
-        if self.config.sharpen == "none" and self.temperature is None:
+    def _noise(self, queries: Float[Tensor, "batch head query dim"]) -> Float[Tensor, "query query"] | None:
+        """Return what disturbs the scores of consecutive queries in training, the same in all rows of a batch."""
+        if self.noise is None or not self.training:
             return None
-        sharp = torch.ones(places.shape, device=places.device)
-        if self.temperature is not None:
-            sharp = sharp / self.temperature
-        if self.config.sharpen == "log-n":
-            sharp = sharp * torch.log(places + 2.0) / math.log(32)
+        return self.noise * torch.randn(queries.shape[-2], queries.shape[-2], dtype=queries.dtype, device=queries.device)
+
+    def _sharpness(self, places: Int[Tensor, "..."]) -> Tensor | None:
+        """Return the factor of each query's scores: it grows with the keys in sight."""
+        if self.config.sharpen == "none":
+            return None
+        sharp = torch.log(places + 2.0) / math.log(32)
         return sharp[..., None] if sharp.ndim == 1 else sharp[:, None, :, None]
+
+
+def _one_hot(
+    reach: int, start: int, end: int, before: int, chosen: Int[Tensor, "batch query"] | None, device: torch.device
+) -> Bool[Tensor, "..."]:
+    """Return which key is each query's own [.., query, key], for queries ``start`` to ``end`` after ``before`` other keys."""
+    own = torch.arange(before + start, before + end, device=device) if chosen is None else chosen[:, None]
+    return own[..., None] == torch.arange(reach, device=device)
 
 
 def take(x: Float[Tensor, "batch pos width"], chosen: Int[Tensor, "batch query"]) -> Float[Tensor, "batch query width"]:

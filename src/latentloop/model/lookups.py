@@ -3,7 +3,7 @@
 Where the first layer knows no positions, its queries, keys and values depend on tokens alone, and between two iterations few
 tokens change: right-hand sides that became known. So each query keeps the sum of its weights and of its weighted values.
 Where a key changes, its old share is taken out and its new one put in: the same sums in another order, at a cost that grows
-with what changed, not with the square of the length.
+with what changed, not with the square of the length. In place of its own key, each query has an empty one.
 """
 
 from collections.abc import Iterable
@@ -54,17 +54,17 @@ class Lookups:
         """Add up everything that some queries see."""
         reach = int(rows[-1]) + 1
         scores = queries[:, rows] @ keys[:, :reach].mT  # [head, row, key]
-        scores.masked_fill_(torch.arange(reach, device=rows.device) > rows[:, None], -torch.inf)
-        top = scores.amax(-1, keepdim=True)
+        scores.masked_fill_(torch.arange(reach, device=rows.device) >= rows[:, None], -torch.inf)
+        top = scores.amax(-1, keepdim=True).clamp(min=0)  # of the empty key, whose score is 0
         weights = (scores - top).exp_()
         self.top[:, rows] = top[..., 0].double()
-        self.weight[:, rows] = weights.sum(-1, dtype=torch.float64)
+        self.weight[:, rows] = weights.sum(-1, dtype=torch.float64) + (-top[..., 0].double()).exp()
         self.mixed[:, rows] = (weights @ values[:, :reach]).double()
 
     def _replace(self, changed: Int[Tensor, "changed"], queries: Tensor, keys: Tensor, values: Tensor) -> None:
         """Take out what some keys gave in the last iteration, and put in what they give now, where queries see them."""
         first = int(changed[0])
-        later = changed > torch.arange(first, queries.shape[1], device=changed.device)[:, None]  # [query, changed]
+        later = changed >= torch.arange(first, queries.shape[1], device=changed.device)[:, None]  # [query, changed]
         scores = [
             (queries[:, first:] @ some[:, changed].mT).masked_fill_(later, -torch.inf) for some in (self.keys, keys)
         ]

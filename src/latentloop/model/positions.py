@@ -20,8 +20,8 @@ class Positions(nn.Module, ABC):
 
     terms: int = 1
     """Number of products summed in a score: scores are divided by the square root of terms x head size."""
-    placeless: bool = False
-    """Whether the first layer knows nothing of positions but their order."""
+    empty_self: bool = False
+    """Whether tokens of the first layer see an empty key and value in place of their own: a score of 0, and nothing to add."""
     enters: bool = False
     """Whether it acts on what enters the block."""
     fusable: bool = True
@@ -65,8 +65,6 @@ class Positions(nn.Module, ABC):
 
 class NoPositions(Positions):
     """NoPE: only the causal mask tells earlier from later."""
-
-    placeless = True
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
@@ -234,9 +232,13 @@ class BiasPositions(Positions):
 
 
 class LocalPositions(Positions):
-    """Global, then local: the first layer has no positions, the others see a few tokens back, each with a learned bias."""
+    """Global, then local: the first layer has no positions, the others see a few tokens back, each with a learned bias.
 
-    placeless = True
+    A look-up never needs the token that asks. In its place stands an empty key, on which attention rests where there is
+    nothing to look up; else a definition may find itself.
+    """
+
+    empty_self = True
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)

@@ -136,15 +136,15 @@ class Transformer(nn.Module):
         if config.value_init == "characters":
             start_from_characters(self.embeddings["token" if flat else "value"], vocabulary.task.modulus)
 
-    def cool(self, done: float) -> None:
-        """Let the temperature of the first layer fall, geometrically from 1, with the share of the training that is done."""
-        temperature = self.layers[0].attention.temperature
-        if temperature is not None:
-            temperature.fill_(self.config.temperature**done)
+    def disturb(self, done: float) -> None:
+        """Let the noise in the first layer's scores grow with the share of the training that is done."""
+        noise = self.layers[0].attention.noise
+        if noise is not None:
+            noise.fill_(self.config.lookup_noise * done)
 
     def keeps_lookups(self, layout: Layout) -> bool:
         """Return whether the sums of the first layer are worth keeping between iterations: for one large problem."""
-        plain = self.positions.placeless and self.method.row.carries == "state"
+        plain = self.positions.empty_self and self.method.row.carries == "state"
         large = len(layout) == 1 and layout.mask.shape[1] >= LEAST_LENGTH
         return plain and large and not (torch.is_grad_enabled() or self.training or self.taps.listeners)
 

@@ -35,7 +35,6 @@ AUXILIARY = {
 }
 TUNED: dict[str, Callable[[dict[str, Any]], bool]] = {
     "attention scores that grow with log n": lambda model: model["sharpen"] == "log-n",
-    "a temperature below 1 in the first layer": lambda model: model["temperature"] < 1,
 }
 LIMITS = """
 ## Limits
@@ -93,7 +92,7 @@ def model_card(
             ("nodes", "entries", "wrong", "smallest margin", "smallest look-up margin sampled"),
             map(_certified, certificate["sizes"]),
         ),
-        f"\n{worst_lookups_line(certificate['worst_lookups']).capitalize()}.\n",
+        f"\n{worst_lookups_line(certificate['worst_lookups'])}.\n",
         "\nWhere it was not trained (`latentloop stress`); iterations after values were flipped are those from there on:\n",
         _table(
             ("scenario", "nodes", "problems", "solved %", "at 4x the depth %", "iterations / depth", *counts),

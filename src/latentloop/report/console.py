@@ -226,7 +226,9 @@ def verdict(document: dict[str, Any], most: int = 10) -> str:
         ]
         if len(size["wrong"]) > most:
             lines.append(f"  and {len(size['wrong']) - most:,} more")
-    return "\n".join([*lines, worst_lookups_line(document["worst_lookups"])])
+    if "worst_lookups" in document:
+        lines.append(worst_lookups_line(document["worst_lookups"]))
+    return "\n".join(lines)
 
 
 def worst_lookups_line(found: dict[str, Any] | None) -> str:

@@ -90,7 +90,7 @@ def _loop(
     with StopSignals(console) as stopping, nullcontext() if recorder is None else closing(recorder):
         while step < run.train.steps:
             rate = set_learning_rate(inner, step, run.train)
-            model.cool(step / run.train.steps)
+            model.disturb(step / run.train.steps)
             loss, right = optimizer_step(run, step, vocabulary, fabric, learner, optimizer)
             if mean is not None:
                 mean.update(model, step)
