@@ -94,8 +94,8 @@ def ablation_figure(results: Mapping[str, Sequence[dict[str, Any]]], base: str) 
         for runs, color, width in ((results[base], "#b8b8b8", 1.0), (results[name], "#c2452d", 1.3)):
             for run in runs:
                 asked = [row for row in run["curve"] if "right_three" in row]
-                minutes, shares = [row["minutes"] for row in asked], [100 * row["right_three"] for row in asked]
-                axes.plot(minutes, shares, color=color, linewidth=width)
+                times, shares = [row["share"] for row in asked], [100 * row["right_three"] for row in asked]
+                axes.plot(times, shares, color=color, linewidth=width)
         axes.set_title(name, fontsize=10)
         axes.set_ylim(0, 103)
         axes.grid(color="#e4e4e4", linewidth=0.6)
@@ -104,6 +104,6 @@ def ablation_figure(results: Mapping[str, Sequence[dict[str, Any]]], base: str) 
         axes.set_axis_off()
     for axes in panels[max(0, len(names) - columns) : len(names)]:  # the lowest one of each column
         axes.tick_params(labelbottom=True)
-    figure.supxlabel("minutes of one core", fontsize=10)
+    figure.supxlabel("time, % of what every run gets", fontsize=10)
     figure.supylabel("equations of three operands right, %", fontsize=10)
     return figure
