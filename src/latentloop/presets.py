@@ -49,7 +49,7 @@ def _plain(**sizes: Any) -> ModelConfig:
 
 FAST = TrainConfig(
     steps=1200, batch=32, micro_batch=64, optimizer="muon", muon_lr=0.03, lr=2e-3, weight_decay=0.1, warmup=50,
-    schedule="linear", final_lr=0.02, beta2=0.98, clip=1.0, ema=0.998, curriculum=("16/12:0.17", "16:0.58"),
+    schedule="linear", final_lr=0.02, beta2=0.98, clip=1.0, ema=0.998, curriculum=("16/12:0.17", "16:0.63"),
     log_every=50, validate_every=300, checkpoint_every=300,
 )  # fmt: skip
 STABLE = Stable(lookup_weight=1.0, partial_weight=1.0)
@@ -59,7 +59,7 @@ LAPTOP_ADD = RunConfig(method=STABLE, graph=DENSE, model=_plain(heads=8), train=
 LAPTOP_ALL = RunConfig(
     method=STABLE, task=TaskConfig.named("all"), graph=replace(DENSE, fan_ins=(1, 2, 3, 3, 3, 3)),
     model=_plain(mlp_depth=4),
-    train=replace(FAST, steps=2400, muon_lr=0.02, curriculum=("16/12:0.08", "24:0.62")),
+    train=replace(FAST, steps=3200, muon_lr=0.02, curriculum=("16/12:0.08", "24:0.62")),
 )  # fmt: skip
 QUICK = replace(
     LAPTOP_ADD, task=TaskConfig(modulus=11, names=32), graph=replace(DENSE, nodes=12, leaves=3), model=_plain(width=64),

@@ -31,7 +31,7 @@ def looking_up(seed=0, positions=LocalConfig(), names=12, sharpness=3.0, heads=1
     task = replace(TASK, names=names)
     run = RunConfig(method=Stable(), task=task, graph=GraphConfig(nodes=2, leaves=1), model=settings)
     model = build_model(replace(run, train=replace(run.train, seed=seed))).eval()
-    known = 20  # the unit that says whether a token holds a number
+    known = 14  # the unit that says whether a token holds a number
     with torch.no_grad():
         model.embeddings["variable"].weight[:names, :names] += 4 * torch.eye(names)
         model.embeddings["value"].weight[:5, known] += 4
@@ -52,20 +52,21 @@ def bound_of(model) -> LookupBound:
 
 @torch.inference_mode()
 def least_attention(model, problems, values, head):
-    """The least attention on definitions that is measured, tokens that say the same counted in."""
+    """The least attention that is measured: on definitions with a number, and on what holds none where they are empty."""
     state, layout = encode_state(problems, model.vocabulary)
     state = with_values(state, layout, values, model.vocabulary)
     with capture(model, ["pattern"]) as seen:
         update(model, state, layout)
-    pattern = seen[0, 0, "pattern"][:, head].numpy()
-    tokens = np.stack([numbers.numpy() for numbers in state.factors().values()])  # [factor, batch, pos]
-    least = 1.0
+    pattern, held = seen[0, 0, "pattern"][:, head].numpy(), state.value.numpy()
+    least = {"known": 1.0, "empty": 1.0}
     for row, node, operand in zip(*np.nonzero(problems.parents != ABSENT), strict=True):
-        query = layout.operand[row, node, operand]
-        right = layout.rhs[row, problems.parents[row, node, operand].astype(int)]
-        same = (tokens[:, row] == tokens[:, row, right][:, None]).all(0)
-        end = query if model.positions.empty_self else query + 1  # its own place is an empty key
-        least = min(least, float(pattern[row, query, :end][same[:end]].sum()))
+        query = int(layout.operand[row, node, operand])
+        right = int(layout.rhs[row, problems.parents[row, node, operand].astype(int)])
+        if held[row, right] < 5:
+            least["known"] = min(least["known"], float(pattern[row, query, right]))
+        else:
+            no_number = held[row, : query + 1] >= 5  # the query itself among them
+            least["empty"] = min(least["empty"], float(pattern[row, query, : query + 1][no_number].sum()))
     return least
 
 
@@ -78,7 +79,9 @@ def test_the_bound_is_below_whatever_is_measured(seed, positions):
     for nodes, family in product((2, 5, 12), ("random", "far", "chain", "wide", "triples")):
         problems = sample(TASK, GraphConfig(nodes=nodes, family=family), 8, sampled_generator(seed, nodes))
         values = rng.integers(-1, 5, problems.names.shape, dtype=np.int8)
-        assert bound.attention(nodes) <= least_attention(model, problems, values, bound.head)
+        measured = least_attention(model, problems, values, bound.head)
+        for case, least in bound.attention(nodes).items():
+            assert least <= measured[case]
 
 
 def test_the_bound_is_near_what_the_worst_problem_measures():
@@ -91,22 +94,24 @@ def test_the_bound_is_near_what_the_worst_problem_measures():
         problems = parse(text, model.vocabulary.task)
         for other in range(-1, 5):
             values = np.array([[value, other]], np.int8)
-            worst = min(worst, least_attention(model, problems, values, bound.head))
-    assert bound.attention(2) <= worst < 1
+            worst = min(worst, least_attention(model, problems, values, bound.head)["known"])
+    least = bound.attention(2)["known"]
+    assert least <= worst < 1
     # The bound has all tokens of two equations of three operands, and the query sees half of them.
-    assert 1 / bound.attention(2) - 1 < 6 * (1 / worst - 1)
+    assert 1 / least - 1 < 6 * (1 / worst - 1)
 
 
 def test_attention_falls_with_size_and_the_largest_is_where_it_crosses():
     bound = bound_of(looking_up(sharpness=10.0))
-    least = [bound.attention(nodes) for nodes in range(1, 13)]
-    assert all(a > b for a, b in zip(least, least[1:], strict=False))
-    for share in (0.0, least[5], 0.999999):
-        assert bound.largest(share) == sum(attention >= share for attention in least)
+    for case in ("known", "empty"):
+        least = [bound.attention(nodes)[case] for nodes in range(1, 13)]
+        assert all(a > b for a, b in zip(least, least[1:], strict=False))
+        for share in (0.0, least[5], 0.9999999):
+            assert bound.largest(case, share) == sum(attention >= share for attention in least)
 
 
 def test_the_best_head_counts_and_sharper_attention_is_better():
-    each = [bound_of(looking_up(sharpness=sharpness)).attention(12) for sharpness in (2.5, 5.0, 10.0)]
+    each = [bound_of(looking_up(sharpness=sharpness)).attention(12)["known"] for sharpness in (2.5, 5.0, 10.0)]
     assert each == sorted(each) and each[-1] > 0.99 and each[0] < 0.9
     model = looking_up(heads=2)  # names are in the first half of the units, which is the first head
     weights = {name: weight.numpy() for name, weight in weights_of(model).items()}

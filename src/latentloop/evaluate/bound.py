@@ -5,9 +5,11 @@ constant, an operation, `=`, and `;`. So the worst problem of N nodes need not b
 scores come with a bound of their rounding errors in single precision, whatever the order of sums, and every step rounds
 against the claim.
 
-What it covers: the attention of the first layer from every variable on a left-hand side to its definition, in every problem
-of up to N nodes (any graph, any order, operands repeated or not) and every state, right, wrong or empty. What it does not
-cover: what the following layers make of what was looked up.
+What it covers: the attention of the first layer from every variable on a left-hand side, in every problem of up to N nodes
+(any graph, any order, operands repeated or not) and every state, right, wrong or empty. There are two cases. A definition
+that holds a number should be found: `known` is the least attention that it gets. A definition that is empty leaves nothing to
+find: `empty` is the least attention that tokens without a number get together. What it does not cover: what the following
+layers make of what was looked up.
 """
 
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from latentloop.tokens.vocabulary import FACTORS, Factor, Vocabulary
 
 ROUNDOFF = 2.0**-24
 """The most by which single precision rounds, relative to the result."""
+CASES = ("known", "empty")
 PLACELESS = ("local", "nope")
 SHARE = 0.9
 """The attention that a look-up should keep."""
@@ -34,41 +37,44 @@ NORM_EPS = 1e-5
 
 @dataclass(frozen=True, kw_only=True)
 class LookupBound:
-    """The worst case of the look-up head of one model, for any number of nodes."""
+    """The worst case of the look-up head of one model, for any number of nodes.
+
+    Everything is what keys weigh at most where the right thing to find weighs one, for each case and each name asked for.
+    """
 
     head: int
     names: int
-    own: Float[ndarray, "case"]
-    """What a left-hand side of the same name weighs at most, where the definition weighs one. Each name is two cases: its
-    definition holds the value that is found worst, or is empty."""
-    others: Float[ndarray, "case rank"]
-    """The same for definitions of other names, each in its worst state, the heaviest first, added up."""
-    operands: Float[ndarray, "case"]
-    """The same for a left-hand side of any other name."""
-    constants: Float[ndarray, "case"]
-    operations: Float[ndarray, "case"]
-    equals: Float[ndarray, "case"]
-    sep: Float[ndarray, "case"]
-    nothing: Float[ndarray, "case"]
-    """The same for the empty key in place of the query's own, where there is one."""
+    own: Float[ndarray, "case name"]
+    """A left-hand side of the same name."""
+    others: Float[ndarray, "case name rank"]
+    """Definitions of other names, each in its worst state, the heaviest first, added up."""
+    operands: Float[ndarray, "case name"]
+    """A left-hand side of any other name."""
+    constants: Float[ndarray, "case name"]
+    operations: Float[ndarray, "case name"]
+    equals: Float[ndarray, "case name"]
+    sep: Float[ndarray, "case name"]
+    nothing: Float[ndarray, "case name"]
+    """The empty key in place of the query's own, where there is one."""
 
-    def attention(self, nodes: int) -> float:
-        """Return the least share of attention that a definition gets in any problem of so many nodes."""
+    def attention(self, nodes: int) -> dict[str, float]:
+        """Return the least share of attention that goes where it should, by case, in any problem of so many nodes."""
         if not 1 <= nodes <= self.names:
             raise UserError(f"the bound is for problems of 1 to {self.names} nodes, got {nodes}")
         variables = MAX_FAN_IN * np.maximum(self.own, self.operands) + (MAX_FAN_IN - 1) * self.operations
         equation = np.maximum(variables, self.constants) + self.equals + self.sep
-        others = self.others[:, nodes - 2] if nodes > 1 else 0.0
-        tokens = nodes * (2 * MAX_FAN_IN + 2)
-        rivals = (others + nodes * equation + self.nothing) * (1 + 2 * (tokens + 8) * ROUNDOFF)
-        return float((1 / (1 + rivals)).min() * (1 - 2 * (tokens + 8) * ROUNDOFF))
+        others = self.others[..., nodes - 2] if nodes > 1 else 0.0
+        rounding = 2 * (nodes * (2 * MAX_FAN_IN + 2) + 8) * ROUNDOFF  # of a sum over all tokens
+        rivals = (others + nodes * equation + self.nothing) * (1 + rounding)
+        least = (1 / (1 + rivals)).min(1) * (1 - rounding)
+        return dict(zip(CASES, least.tolist(), strict=True))
 
-    def largest(self, share: float = SHARE) -> int:
+    def largest(self, case: str, share: float = SHARE) -> int:
         """Return the largest number of nodes for which the least attention is at least ``share``; 0 if there is none."""
         low, high = 0, self.names
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.attention(middle) >= share else (low, middle - 1)
+            low, high = (middle, high) if self.attention(middle)[case] >= share else (low, middle - 1)
         return low
 
 
@@ -76,7 +82,8 @@ def worst_case(config: ModelConfig, vocabulary: Vocabulary, weights: dict[str, n
     """Return the least attention of look-ups by number of nodes, and the largest number for which it stays above 0.9."""
     bound = lookup_bound(config, vocabulary, weights)
     attention = {str(nodes): bound.attention(nodes) for nodes in SIZES if nodes <= bound.names}
-    return {"head": bound.head, "attention": attention, "share": SHARE, "largest": bound.largest(), "names": bound.names}
+    largest = {case: bound.largest(case) for case in CASES}
+    return {"head": bound.head, "attention": attention, "share": SHARE, "largest": largest, "names": bound.names}
 
 
 def lookup_bound(config: ModelConfig, vocabulary: Vocabulary, weights: dict[str, ndarray]) -> LookupBound:
@@ -87,7 +94,7 @@ def lookup_bound(config: ModelConfig, vocabulary: Vocabulary, weights: dict[str,
             f"got {config.positions.name}"
         )
     found = [_bound_head(head, config, vocabulary, weights) for head in range(config.heads_of(0))]
-    return max(found, key=lambda bound: bound.attention(min(2, bound.names)))
+    return max(found, key=lambda bound: bound.attention(min(2, bound.names))["known"])
 
 
 def _bound_head(head: int, config: ModelConfig, vocabulary: Vocabulary, weights: dict[str, ndarray]) -> LookupBound:
@@ -110,7 +117,7 @@ def _bound_head(head: int, config: ModelConfig, vocabulary: Vocabulary, weights:
             "sep": _tokens(weights, vocabulary, "sep"),
         }.items()
     }
-    parts: dict[str, list[ndarray]] = {}
+    parts: dict[str, dict[str, list[ndarray]]] = {}
     for start in range(0, names, QUERIES):
         asked = queries[start : start + QUERIES]
         rows = np.arange(len(asked.numbers))
@@ -127,15 +134,24 @@ def _bound_head(head: int, config: ModelConfig, vocabulary: Vocabulary, weights:
             "sep": asked.scores(special["sep"])[1][:, 0],
             "nothing": np.full(len(rows), 0.0 if empty_self else -np.inf),
         }
-        # An empty definition looks like the left-hand sides of its name, so that all of them say the same: the definition,
-        # and the query itself where it is a key.
-        known, empty = own_low[:, :-1].min(1), own_low[:, -1] + (0.0 if empty_self else np.log(2))
-        for right, own in ((known, own_high[:, -1]), (empty, np.full(len(rows), -np.inf))):
-            found = {kind: _weights(scores, right) for kind, scores in (rivals | {"own": own}).items()}
+        # A definition with a number must outweigh everything else. Where it is empty, what matters is that no number is found
+        # elsewhere: what holds none, such as the tokens of its own equation, must outweigh constants and other definitions.
+        known = own_low[:, :-1].min(1)
+        resting = [own_low[:, -1], *(asked.scores(special[kind])[0][:, 0] for kind in ("equals", "sep"))]
+        empty = np.logaddexp.reduce([*resting, rivals["nothing"]])
+        numbers = {kind: np.full(len(rows), -np.inf) for kind in rivals} | {
+            kind: rivals[kind] for kind in ("others", "constants")
+        }
+        high[:, :, -1] = -np.inf
+        numbers["others"] = high.max(2)
+        cases = (known, rivals | {"own": own_high[:, -1]}), (empty, numbers | {"own": numbers["sep"]})
+        for case, (right, weighed) in zip(CASES, cases, strict=True):
+            found = {kind: _weights(scores, right) for kind, scores in weighed.items()}
             found["others"] = np.sort(found["others"], axis=1)[:, :0:-1].cumsum(1)
-            for kind, numbers in found.items():
-                parts.setdefault(kind, []).append(numbers)
-    return LookupBound(head=head, names=names, **{kind: np.concatenate(pieces) for kind, pieces in parts.items()})
+            for kind, weight in found.items():
+                parts.setdefault(kind, {}).setdefault(case, []).append(weight)
+    joined = {kind: np.stack([np.concatenate(by_case[case]) for case in CASES]) for kind, by_case in parts.items()}
+    return LookupBound(head=head, names=names, **joined)
 
 
 def _weights(scores: Float[ndarray, "query *key"], right: Float[ndarray, "query"]) -> Float[ndarray, "query *key"]:

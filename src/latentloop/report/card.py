@@ -92,7 +92,7 @@ def model_card(
             ("nodes", "entries", "wrong", "smallest margin", "smallest look-up margin sampled"),
             map(_certified, certificate["sizes"]),
         ),
-        f"\n{worst_lookups_line(certificate['worst_lookups'])}.\n",
+        f"\n{_sentence(worst_lookups_line(certificate['worst_lookups']))}\n",
         "\nWhere it was not trained (`latentloop stress`); iterations after values were flipped are those from there on:\n",
         _table(
             ("scenario", "nodes", "problems", "solved %", "at 4x the depth %", "iterations / depth", *counts),
@@ -143,6 +143,10 @@ def _intervened(found: dict[str, Any], interventions: dict[str, Any]) -> str:
         f"{nodes} nodes the model solves {found['solved']}; {found['solved_without_bias']} with the last layer's bias set to "
         f"zero, and {found['solved_with_bias_alone']} with nothing but that bias in its attention scores."
     )
+
+
+def _sentence(lines: str) -> str:
+    return (lines[0].upper() + lines[1:]).replace(":\n", ":\n\n")
 
 
 def _evaluated(row: dict[str, Any]) -> Sequence[Any]:

@@ -232,12 +232,17 @@ def verdict(document: dict[str, Any], most: int = 10) -> str:
 
 
 def worst_lookups_line(found: dict[str, Any] | None) -> str:
-    """Return in a sentence how little attention a definition can get in the worst problem and state."""
+    """Return in a line each what look-ups find at least in the worst problem and state, and what they do not find."""
     if found is None:
         return "no worst case of look-ups: it needs a first layer without positions, local or nope"
-    each = ", ".join(f"{share:.4f} at {int(nodes):,} nodes" for nodes, share in found["attention"].items())
-    where = "for all of its names" if found["largest"] == found["names"] else f"up to {found['largest']:,} nodes"
-    return f"look-ups, worst of every problem and state: attention at least {each}; {found['share']} or more {where}"
+    kinds = {"known": "a definition with a number gets", "empty": "where it is empty, tokens without a number get"}
+    lines = ["look-ups in the worst problem and the worst state, share of the attention:"]
+    for case, what in kinds.items():
+        each = ", ".join(f"{least[case]:.4f} at {int(nodes):,} nodes" for nodes, least in found["attention"].items())
+        largest = found["largest"][case]
+        where = "for all of its names" if largest == found["names"] else f"up to {largest:,} nodes"
+        lines.append(f"- {what} at least {each}; {found['share']} or more {where}")
+    return "\n".join(lines)
 
 
 def stress_table(document: dict[str, Any]) -> Table:
