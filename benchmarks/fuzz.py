@@ -33,8 +33,8 @@ PATIENCE = 20
 """Seconds that one input may take."""
 HOSTILE: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 3, 8, 2**31, 2**63, 2**64 - 1, 10**9, 10**19, 0.0, 0.5, 1e-320, 1e308, -1.5, "", "x",
-    "+", "\ud800", "\x00", "/etc/passwd", "../..", [], {}, [[]], [0], ["+"], {"name": "rope"}, {"name": "bias"}, "log-n",
-    {"name": "cot"}, {"name": "stable", "states": 3}, {"name": []}, "characters", "gated", 97, 4096, 32_767,
+    "+", "\ud800", "\x00", "/etc/passwd", "../..", [], {}, [[]], [0], ["+"], {"name": "rope"}, {"name": "local"}, "muon",
+    {"name": "cot"}, {"name": "stable", "states": 3}, {"name": []}, "authors", "topological", 97, 4096, 32_767,
 )  # fmt: skip
 """Values put in place of others in JSON."""
 

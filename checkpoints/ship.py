@@ -22,8 +22,6 @@ from latentloop.task.splits import TEST_INSTANCES, TEST_SIZES
 from latentloop.train.checkpoint import METRICS
 
 RESULTS = ("evaluation", "certificate", "stress")
-INTERVENTIONS = Path(__file__).parent.parent / "benchmarks" / "results" / "builtin.json"
-"""What `python benchmarks/builtin.py` measured, which the card of a model in it tells too."""
 LARGE = {256: 128, 512: 64, 1024: 32}
 """Problems of each larger size, for models that know enough names; the average is of the sizes up to 128."""
 
@@ -75,9 +73,8 @@ def measure(trained: LatentLoop, folder: Path, sizes: Sequence[int], instances: 
 def write_card(folder: Path, name: str) -> None:
     """Write the card from the results in a folder."""
     evaluation, certificate, trouble = (read_json(folder / f"{kind}.json") for kind in RESULTS)
-    interventions = read_json(INTERVENTIONS) if INTERVENTIONS.exists() else None
     with writing(folder / "README.md") as file:
-        file.write(model_card(name, read_json(folder / METRICS), evaluation, certificate, trouble, interventions))
+        file.write(model_card(name, read_json(folder / METRICS), evaluation, certificate, trouble))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import pytest
 
 from latentloop.commands.training import base_run
 from latentloop.config import GraphConfig, ModelConfig, RunConfig, TaskConfig, TrainConfig
-from latentloop.config.positions import BiasConfig, NoneConfig, PositionsConfig, RotaryConfig
+from latentloop.config.positions import LocalConfig, NoneConfig, PositionsConfig, RotaryConfig
 from latentloop.config.task import MODULI
 from latentloop.errors import UserError
 from latentloop.methods import METHODS, Continuous, Corrected, Discrete, MethodConfig, Recurrent, Stable
@@ -26,7 +26,7 @@ def test_the_moduli_are_the_primes_to_97():
         TaskConfig(modulus=31),
         GraphConfig(nodes=12, family="chain"),
         RunConfig(task=TaskConfig(modulus=5)),
-        RunConfig(method=Stable(skew=0.2), model=ModelConfig(positions=BiasConfig(window=9, offset_heads=2))),
+        RunConfig(method=Stable(skew=0.2), model=ModelConfig(positions=LocalConfig(window=9))),
         *(kind() for kind in MethodConfig.kinds.values()),
         *(kind() for kind in PositionsConfig.kinds.values()),
         *PRESETS.values(),
@@ -64,7 +64,7 @@ def test_unknown_keys_name_the_nearest():
         (lambda: TrainConfig(steps=0), "steps must be at least 1"),
         (lambda: Corrected(corruption=2.0), "corruption must be at least 0 and at most 1, got 2"),
         (lambda: Corrected(corruption=0.0), "is the method discrete: choose that"),
-        (lambda: BiasConfig(window=4, offset_heads=4), "offset_heads must be at least 0 and at most 3, got 4"),
+        (lambda: LocalConfig(window=0), "window must be at least 1, got 0"),
         (lambda: Recurrent(iterations=0), "iterations must be at least 1, got 0"),
         (lambda: Stable(true_states=1.1), "true_states must be at least 0 and at most 1, got 1.1"),
         (lambda: RunConfig(train=TrainConfig(curriculum=("8/4:0.5",))), "a stage of a curriculum is NODES:SHARE"),
@@ -122,14 +122,9 @@ MEANINGLESS = [
         "max.positions",
     ),
     (
-        discrete(model={"positions": {"name": "bias", "relative_width": 8}}),
+        discrete(model={"positions": {"name": "local", "relative_width": 8}}),
         ["tiny-stable", "--relative-width", "8"],
         "relative.width",
-    ),
-    (
-        discrete(model={"positions": {"name": "deberta", "offset_heads": 1}}),
-        ["tiny-discrete", "--offset-heads", "1"],
-        "offset.heads",
     ),
     (discrete(model={"hard": True}), None, "hard"),
     (discrete(model={"focus": True}), None, "focus"),
@@ -156,7 +151,6 @@ def test_settings_of_another_kind_are_refused(stored, words, named):
         ({"curriculum": ("8:0.5", "9:0.6")}, "at most 1 together"),
         ({"layers": 1, "first_heads": 8}, "first_heads sets the first of several layers apart"),
         ({"first_heads": 16}, "first_heads is for a first layer with another number of heads"),
-        ({"positions": BiasConfig(offset_heads=17)}, "offset_heads must be at most heads, 16, got 17"),
         ({"partial_weight": 1.0}, "partial_weight needs an mlp_depth of at least 2, got 1"),
         ({"lookup_weight": 1.0, "pin_static": True, "layers": 1}, "lookup_weight reads at left-hand sides"),
         ({"lookup_noise": -1.0}, "lookup_noise must be at least 0"),
@@ -178,16 +172,16 @@ def test_a_kind_of_settings_that_is_unknown_names_the_nearest():
 
 
 def test_a_command_line_may_change_the_kind_and_keeps_what_both_have():
-    run = base_run(["train", "--preset", "tiny-discrete", "--method", "stable", "--positions", "bias"])
+    run = base_run(["train", "--preset", "tiny-discrete", "--method", "stable", "--positions", "local"])
     assert isinstance(run.method, Stable)
-    assert run.model.positions == BiasConfig(window=preset("tiny-discrete").model.positions.window)
+    assert run.model.positions == LocalConfig(window=preset("tiny-discrete").model.positions.window)
     assert run.train == preset("tiny-discrete").train
     run = base_run(["train", "--preset", "tiny-corrected", "--method", "continuous", "--method=discrete"])
     assert run.method == Discrete()  # the last one counts
     assert base_run(["train", "--preset", "tiny-cot"]) == preset("tiny-cot")
     weighted = Continuous(deeper="ignored", lookup_weight=0.5)
     assert weighted.become("corrected") == Corrected(deeper="ignored", lookup_weight=0.5)
-    assert BiasConfig(window=9).become("nope") == NoneConfig()
+    assert LocalConfig(window=9).become("nope") == NoneConfig()
 
 
 def test_every_method_and_encoding_can_be_chosen_on_the_command_line():

@@ -12,6 +12,7 @@ from latentloop.errors import UserError
 from latentloop.evaluate.certify import certify, check_probes, independent_equations, patterns, worst_lookups
 from latentloop.evaluate.stress import run_scenario, scenarios, stress
 from latentloop.methods import METHODS
+from latentloop.presets import preset
 from latentloop.report.card import model_card
 from latentloop.report.console import certificate_table, stress_table, verdict
 from latentloop.task.graph import ABSENT, sample
@@ -167,3 +168,8 @@ def test_results_become_tables_and_cards():
     assert "| 8 | 3 | 100.00 |" in card
     assert "| 10 | 39 | 0 | 1.00 | 1.39 |" in card
     assert "| family chain | 10 | 2 | 100.00 | 100.00 | 1.10 | 0 | 0 |" in card
+    assert "What is built in" not in card
+    evaluation["model"]["config"] = preset("tiny-stable").to_dict()
+    card = model_card("clockwork", metrics, evaluation, certificate, trouble)
+    for item in ("*Intermediate values.* In", "*The algorithm.* Targets", "the last one a window of 8 tokens, with a bias"):
+        assert item in card

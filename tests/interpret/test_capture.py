@@ -5,7 +5,6 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
 from clockwork import clockwork
 from latentloop.config import GraphConfig, ModelConfig, TaskConfig
@@ -42,11 +41,11 @@ every_kind = pytest.mark.parametrize("kind", METHODS)
 every_encoding = pytest.mark.parametrize("encoding", POSITIONS)
 
 
-def make(kind, encoding, **settings):
+def make(kind, encoding):
     torch.manual_seed(0)
     positions = PositionsConfig.kind(encoding)()
-    given = {"mlp": "gated", "mlp_depth": 2, "mlp_ratio": 3, "sharpen": "log-n"} | settings
-    config = ModelConfig(positions=positions, layers=2, heads=HEADS[1], first_heads=HEADS[0], width=WIDTH, **given)
+    sizes = {"heads": HEADS[1], "first_heads": HEADS[0], "width": WIDTH, "mlp_depth": 2, "mlp_ratio": 3}
+    config = ModelConfig(positions=positions, layers=2, **sizes)
     model = Transformer(config, VOCABULARY, METHODS[kind]).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
@@ -87,8 +86,7 @@ def expected_shapes(kind, encoding):
                 "resid_post": (batch, queries, WIDTH),
             }
             for suffix in ("", ".1") if layer == 1 else ("",):  # the last layer has two MLPs
-                of_layer |= {f"{name}{suffix}": (batch, queries, HIDDEN) for name in ("mlp_pre", "mlp_pre_linear")}
-                of_layer |= {f"mlp_post{suffix}": (batch, queries, HIDDEN)}
+                of_layer |= {f"{name}{suffix}": (batch, queries, HIDDEN) for name in ("mlp_pre", "mlp_post")}
                 of_layer |= {f"mlp_out{suffix}": (batch, queries, WIDTH)}
             shapes |= {(iteration, layer, name): shape for name, shape in of_layer.items()}
         read = {"pinned": ["value"], "cot": ["token"]}.get(kind, FACTORS)
@@ -148,11 +146,10 @@ def test_activations_fit_together(kind, encoding):
             close(found["head_out"].sum(1) + layer.attention.out.bias, found["resid_mid"] - before)
             x = found["resid_mid"]
             for which, mlp in enumerate(layer.mlps):
-                pre, linear, post, out = (
-                    found[f"{name}.{which}" if which else name]
-                    for name in ("mlp_pre", "mlp_pre_linear", "mlp_post", "mlp_out")
+                pre, post, out = (
+                    found[f"{name}.{which}" if which else name] for name in ("mlp_pre", "mlp_post", "mlp_out")
                 )
-                close(F.silu(pre) * linear, post)
+                assert torch.equal(pre.relu(), post)
                 close(post @ mlp.out.weight.mT + mlp.out.bias, out)
                 x = x + out
             close(x, found["resid_post"])
@@ -161,14 +158,6 @@ def test_activations_fit_together(kind, encoding):
         if (iteration, None, "logits.value") in seen:
             readout = model.readouts["value"]
             close(readout(model.norm(seen[iteration, 1, "resid_post"])), seen[iteration, None, "logits.value"])
-
-
-def test_a_plain_mlp_has_one_input():
-    model = make("discrete", "rope", mlp="relu")
-    with capture(model, ["mlp_pre", "mlp_pre_linear", "mlp_post"]) as seen:
-        run(model)
-    assert not any("linear" in name for _, _, name in seen)
-    assert torch.equal(seen[0, 1, "mlp_pre.1"].relu(), seen[0, 1, "mlp_post.1"])
 
 
 @every_encoding
@@ -186,10 +175,9 @@ def test_a_patch_with_the_same_activation_changes_nothing(kind, encoding, monkey
                     value = seen[iteration, layer, full]
                     stack.enter_context(patch(model, full, value, layer=layer, iterations=[iteration]))
                 patched = run(model)
-            # Heads summed one by one round differently; so do scores that a fused kernel would have computed, and the
-            # SiLU of gates that lie elsewhere in memory.
+            # Heads summed one by one round differently; so do scores that a fused kernel would have computed.
             fused = name in ("scores", "pattern") and POSITIONS[encoding].fusable
-            if fused or name in ("head_out", "mlp_pre"):
+            if fused or name == "head_out":
                 for left, right in zip(plain, patched, strict=True):
                     torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-3)
             else:
@@ -231,7 +219,7 @@ def test_a_patch_changes_one_head_position_and_iteration_and_what_follows(name, 
 
 
 def test_a_patch_at_right_hand_sides_is_given_by_node():
-    model = make("pinned", "bias")
+    model = make("pinned", "deberta")
     with patch(model, "resid_post", 0.0, layer=1, positions=[2]), capture(model, ["resid_post", "logits"]) as seen:
         patched = run(model)
     plain = run(model)
@@ -320,7 +308,7 @@ def test_nothing_is_computed_for_nobody(monkeypatch):
 
 
 def test_fewer_iterations_and_layers_can_be_captured():
-    model = make("continuous", "bias")
+    model = make("continuous", "local")
     with capture(model, ["z", "logits.value"], iterations=[1], layers=[0]) as seen:
         run(model)
     assert set(seen) == {(1, 0, "z"), (1, None, "logits.value")}

@@ -17,7 +17,7 @@ def make(name, iterations):
     kind = PositionsConfig.kind(name)
     small = {"relative_width": 8, "window": 6, "max_positions": 64}
     positions = kind(**{key: value for key, value in small.items() if key in kind.__dataclass_fields__})
-    config = ModelConfig(positions=positions, layers=2, heads=2, width=16, sharpen="log-n")
+    config = ModelConfig(positions=positions, layers=2, heads=2, width=16)
     model = Transformer(config, VOCABULARY, ChainOfThought(iterations=iterations)).double().eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.5)

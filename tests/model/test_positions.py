@@ -90,7 +90,6 @@ def naive(name, positions, attention, x, layer):
             result[i + half] = a * math.sin(angle) + b * math.cos(angle)
         return result
 
-    sharpen = attention.config.sharpen == "log-n"
     empty_self = name == "local" and layer == 0
     for b in range(batch):
         for h in range(heads):
@@ -105,12 +104,9 @@ def naive(name, positions, attention, x, layer):
                         distance = min(i - j, positions.window - 1)
                         score = score + qi @ table[0][distance, part] + kj @ table[1][distance, part]
                     score = score / math.sqrt((3 if name == "deberta" else 1) * dim)
-                    if name == "bias":
-                        score = score + positions.tables[layer][h, min(i - j, positions.window - 1)]
                     if name == "local" and layer:
                         score = score + positions.tables[layer - 1][h, i - j]
-                    score = torch.zeros_like(score) if empty_self and j == i else score
-                    scores.append(score * (math.log(i + 2) / math.log(32) if sharpen else 1))
+                    scores.append(torch.zeros_like(score) if empty_self and j == i else score)
                 weights = torch.stack(scores).softmax(0)
                 patterns[b, h, i, first : i + 1] = weights
                 seen = [j for j in range(first, i + 1) if not (empty_self and j == i)]
@@ -118,16 +114,16 @@ def naive(name, positions, attention, x, layer):
     return attention.out(out), patterns
 
 
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # rates of rotation and sharpness are kept in single precision
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # rates of rotation are kept in single precision
 
 
 @pytest.mark.parametrize(
     ("layer", "more"),
     [
         (1, {}),
-        (1, {"sharpen": "log-n", "window": 2}),
+        (1, {"window": 2}),
         (1, {"window": 1}),
-        (0, {"sharpen": "log-n", "window": 20}),
+        (0, {"window": 20}),
         (0, {"first_heads": 4}),
     ],
 )
@@ -162,7 +158,7 @@ def test_attention_matches_the_double_loop(name, layer, more, monkeypatch):
         attention.tap.taps.listeners.clear()
 
 
-@pytest.mark.parametrize("name", ["rope", "deberta", "bias", "local"])
+@pytest.mark.parametrize("name", ["rope", "deberta", "local"])
 def test_relative_encodings_do_not_feel_a_shift(name):
     positions, attention = make(name)
     x = torch.randn(1, 9, 16, dtype=torch.float64)
@@ -225,55 +221,9 @@ def test_auxiliary_readouts_reach_every_parameter_they_should():
     assert reached == [True, True, False, False]
 
 
-def test_biases_of_distances_may_start_at_one():
-    tables = POSITIONS["bias"](configure("bias", offset_heads=2)).tables
-    assert tables[1][0].tolist() == [0, 5, 0, 0, 0]
-    assert tables[1][1].tolist() == [0, 0, 5, 0, 0]
-    assert (tables[0] == 0).all()
-    shapes = [tuple(table.shape) for table in POSITIONS["bias"](configure("bias", first_heads=4, window=7)).tables]
-    assert shapes == [(4, 7), (2, 7)]
-
-
-@pytest.mark.parametrize("window", [1, 2, 5, 30])
-def test_a_bias_of_each_distance_is_added_to_the_scores(window):
-    """Scores of consecutive and of chosen queries differ from plain products by the bias, up to a constant a row."""
-    positions, _ = make("bias", window=window)
-    queries, keys = torch.randn(2, 2, 11, 8).double(), torch.randn(2, 2, 11, 8).double()
-    sharpness = torch.rand(11, 1).double() + 0.5
-    table = positions.tables[1]
-    expected = torch.zeros(2, 2, 11, 11).double()
-    for i in range(11):
-        for j in range(11):
-            bias = table[:, min(max(i - j, 0), window - 1)] - table[:, -1]
-            expected[:, :, i, j] = (queries[:, :, i] * keys[:, :, j]).sum(-1) + bias * sharpness[i, 0]
-    whole = positions.scores(queries, keys, 1, scale=1.0, sharpness=sharpness)
-    torch.testing.assert_close(whole.tril(), expected.tril())
-    for start, end in ((0, 4), (4, 8), (8, 11), (10, 11)):  # a block of queries up to the last key it sees
-        part = positions.scores(
-            queries[:, :, start:end], keys[:, :, :end], 1, scale=1.0, sharpness=sharpness[start:end]
-        )
-        torch.testing.assert_close(part.tril(start), expected[:, :, start:end, :end].tril(start))
-    chosen = torch.tensor([[3, 10, 0], [7, 7, 1]])
-    at = torch.stack([queries[0][:, chosen[0]], queries[1][:, chosen[1]]])
-    sharp = sharpness[chosen][:, None]  # [batch, 1, query, 1]
-    some = positions.scores(at, keys, 1, scale=1.0, sharpness=sharp, chosen=chosen)
-    for row in range(2):
-        torch.testing.assert_close(some[row], expected[row][:, chosen[row]])
-
-
-@pytest.mark.parametrize("name", POSITIONS)
-def test_sharper_attention_scales_all_scores(name):
-    patterns = {}
-    for sharpen in ("none", "log-n"):
-        positions, attention = make(name, 0, sharpen=sharpen)
-        x = torch.randn(1, 9, 16, dtype=torch.float64)
-        seen = listen(attention)
-        attention(x, positions, torch.arange(9))
-        patterns[sharpen] = seen[0, 0, "pattern"].tril().clamp(min=1e-300).log()
-    for row in range(1, 9):  # log-probabilities differ from scores by a constant a row
-        plain = patterns["none"][0, 0, row, : row + 1].diff()
-        factor = math.log(row + 2) / math.log(32)
-        torch.testing.assert_close(patterns["log-n"][0, 0, row, : row + 1].diff(), plain * factor)
+def test_biases_of_a_window_start_at_zero():
+    tables = POSITIONS["local"](configure("local", first_heads=4, window=7)).tables
+    assert [table.tolist() for table in tables] == [[[0.0] * 7] * 2]
 
 
 @pytest.mark.parametrize("name", POSITIONS)
@@ -292,20 +242,22 @@ def test_noise_disturbs_the_first_layer_in_training_alone(name):
         one = attention(x, positions, torch.arange(9))
         torch.manual_seed(1)
         other = attention(changed, positions, torch.arange(9))
-        assert torch.equal(one[:, :6], other[:, :6]) and not torch.equal(one, other)
+        assert torch.equal(one[:, :6], other[:, :6])
+        assert not torch.equal(one, other)
 
 
 def test_noise_grows_with_the_training():
     model = Transformer(configure("local", lookup_noise=4.0), VOCABULARY, Discrete())
     noise = model.layers[0].attention.noise
-    assert noise == 4.0 and model.layers[1].attention.noise is None
+    assert noise == 4.0
+    assert model.layers[1].attention.noise is None
     for done, wanted in ((0.0, 0.0), (0.5, 2.0), (1.0, 4.0)):
         model.disturb(done)
         assert noise == wanted
     Transformer(configure("local"), VOCABULARY, Discrete()).disturb(0.5)  # nothing to disturb
 
 
-@pytest.mark.parametrize("more", [{}, {"offset_heads": 1, "sharpen": "log-n", "mlp_depth": 3, "first_heads": 1}])
+@pytest.mark.parametrize("more", [{}, {"mlp_depth": 3, "first_heads": 1}])
 @pytest.mark.parametrize("name", POSITIONS)
 def test_a_last_layer_of_chosen_positions_gives_what_the_full_one_gives_there(name, more):
     model = build(name, Discrete(pin_static=True), **more).double().eval()

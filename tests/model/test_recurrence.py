@@ -13,10 +13,12 @@ from latentloop.model import recurrence
 from latentloop.model.attention import take
 from latentloop.model.build import build_model
 from latentloop.model.recurrence import Fixed, iterate
+from latentloop.model.watch import Watch
 from latentloop.presets import preset
 from latentloop.schema import changed
-from latentloop.task.graph import sample
+from latentloop.task.graph import EMPTY, sample
 from latentloop.task.splits import sampled_generator
+from latentloop.task.text import parse
 from latentloop.tokens.state import encode_state, with_values
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 from latentloop.train import loss as losses
@@ -131,3 +133,13 @@ def test_hidden_vectors_are_trained_through_all_iterations():
     *_, (_, output) = iterate(model, state, layout, Fixed(3))
     output.logits["value"].square().sum().backward()
     assert model.embeddings["value"].weight.grad.abs().sum() > 0
+
+
+def test_symbols_that_are_no_numbers_read_as_empty():
+    run = preset("tiny-discrete")
+    vocabulary = Vocabulary(task=run.task)
+    state, layout = encode_state(parse("20 = x7 ; x7 = x8", run.task), vocabulary)
+    for symbol, name in enumerate(vocabulary.symbols("value")):
+        says = replace(state, value=torch.full_like(state.value, symbol))
+        watch = Watch(says, layout, torch.tensor([1]), run.task.modulus, exact=True)
+        assert watch.values[0].tolist() == [[EMPTY if name in ("N/A", "empty") else symbol] * 2]

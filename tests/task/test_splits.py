@@ -3,21 +3,21 @@ import hashlib
 import numpy as np
 import pytest
 
-from latentloop.config import TaskConfig
+from latentloop.config import RunConfig, TaskConfig
 from latentloop.errors import UserError
 from latentloop.task.graph import sample
 from latentloop.task.oracle import solve
 from latentloop.task.splits import (
     PUBLISHED_SEED,
     TEST_SIZES,
-    TRAIN_DEPTH,
     published_problems,
     train_generator,
-    train_graph,
     validation_problems,
 )
 
 ADD = TaskConfig()
+GRAPH = RunConfig().graph
+"""What a run trains on if nothing else is said."""
 
 
 def test_published_sizes():
@@ -25,11 +25,11 @@ def test_published_sizes():
 
 
 def test_no_split_meets_another_even_with_the_published_seed():
-    train = [sample(ADD, train_graph(), 1024, train_generator(PUBLISHED_SEED, step)) for step in range(20)]
+    train = [sample(ADD, GRAPH, 1024, train_generator(PUBLISHED_SEED, step)) for step in range(20)]
     seen = {print for batch in train for print in batch.fingerprints()}
     assert len(seen) == 20 * 1024
     held_out = {p for n in (8, 32) for p in published_problems(ADD, n).fingerprints()}
-    chosen_on = set(validation_problems(ADD, train_graph()).fingerprints())
+    chosen_on = set(validation_problems(ADD, GRAPH).fingerprints())
     assert len(held_out) == 2048
     assert not seen & held_out
     assert not seen & chosen_on
@@ -52,18 +52,18 @@ def test_every_published_set_and_the_training_stream_are_frozen():
         return hashlib.blake2b(b"".join(prints), digest_size=8).hexdigest()
 
     assert digest(published_problems(ADD, n) for n in TEST_SIZES) == "aa2c314f4e2676fd"
-    assert digest([validation_problems(ADD, train_graph())]) == "ed044389e32e83a3"
-    assert digest(sample(ADD, train_graph(), 32, train_generator(0, step)) for step in range(20)) == "e0386fb2a7d33af6"
+    assert digest([validation_problems(ADD, GRAPH)]) == "ed044389e32e83a3"
+    assert digest(sample(ADD, GRAPH, 32, train_generator(0, step)) for step in range(20)) == "e0386fb2a7d33af6"
 
 
 def test_published_bytes_are_frozen():
     assert published_problems(ADD, 128, 1).fingerprints()[0].hex() == "4b5c541448337994583b0ea4d3a4456d"
-    assert validation_problems(ADD, train_graph(), 1).fingerprints()[0].hex() == "e29282c60190e3bd7c13f340184e6dca"
+    assert validation_problems(ADD, GRAPH, 1).fingerprints()[0].hex() == "e29282c60190e3bd7c13f340184e6dca"
 
 
 def test_validation_stays_within_training_depth_and_tests_go_beyond():
-    assert solve(validation_problems(ADD, train_graph())).depths.max() <= TRAIN_DEPTH
-    assert solve(published_problems(ADD, 128, 64)).depths.max() > 2 * TRAIN_DEPTH - 3
+    assert solve(validation_problems(ADD, GRAPH)).depths.max() <= GRAPH.depth_limit
+    assert solve(published_problems(ADD, 128, 64)).depths.max() > 2 * GRAPH.depth_limit - 3
 
 
 def test_families_have_published_sets_too():

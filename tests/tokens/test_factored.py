@@ -1,11 +1,13 @@
-import numpy as np
+from dataclasses import replace
+
 import pytest
 
 from latentloop.config import TaskConfig
 from latentloop.errors import UserError
-from latentloop.task.oracle import initial_state, solve, trace
+from latentloop.task.oracle import solve
 from latentloop.task.text import parse, to_text
-from latentloop.tokens.factored import decode, encode, factor_rows, fill_in, read_state
+from latentloop.tokens.factored import decode, encode, factor_rows
+from latentloop.tokens.state import encode_state, with_values
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 from paper import NINE_NODES
 from strategies import given_problems
@@ -33,7 +35,7 @@ def test_factor_sizes_follow_the_paper():
     assert {factor: ALL.size(factor) for factor in FACTORS} == {
         "syntax": 6, "variable": 129, "operation": 4, "value": 25,
     }  # fmt: skip
-    assert ALL.symbols("value")[ALL.not_a_value] == "N/A"
+    assert ALL.symbols("value")[23:] == ("N/A", "empty")
     assert ALL.symbols("value")[ALL.empty] == "empty"
     assert len(ALL.flat_symbols()) == len(ALL) == 23 + 128 + 3 + 5
     assert [ALL.flat_symbols()[i] for i in (ALL.equals, ALL.sep, ALL.pad, ALL.cot, ALL.end)] == [
@@ -63,28 +65,11 @@ def test_tokens_spell_the_text(task, problems):
             assert place + 1 == length or tokens.syntax[row, place + 1] == 4
 
 
-@given_problems()
-def test_states_are_written_and_read_at_right_hand_sides_only(task, problems):
-    vocabulary = Vocabulary(task=task)
-    tokens = encode(problems, vocabulary)
-    assert (fill_in(tokens, initial_state(problems), vocabulary) == tokens.value).all()
-    for state in trace(problems):
-        values = fill_in(tokens, state, vocabulary)
-        assert (read_state(tokens, values, vocabulary) == state).all()
-        assert ((values != tokens.value).sum(1) == (state >= 0).sum(1)).all()
-
-
 def test_right_hand_sides_show_what_they_hold():
     problems = parse("20 = x7 ; 2 = x42 ; x7 + x42 = x23", ALL.task)
-    tokens = encode(problems, ALL)
-    filled = fill_in(tokens, solve(problems).values, ALL)
-    shown = decode(type(tokens)(**{**vars(tokens), "value": filled}), ALL)
+    filled = with_values(*encode_state(problems, ALL), solve(problems).values, ALL)
+    shown = decode(replace(encode(problems, ALL), value=filled.value), ALL)
     assert shown == "20 = x7[20] ; 2 = x42[2] ; x7 + x42 = x23[22]"
-
-
-def test_symbols_that_are_no_numbers_read_as_empty():
-    tokens = encode(parse("20 = x7", ALL.task), ALL)
-    assert read_state(tokens, np.full_like(tokens.value, ALL.not_a_value), ALL).tolist() == [[-1]]
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,16 @@ import torch
 import torch.nn.functional as F
 
 from latentloop.config import GraphConfig, TaskConfig
-from latentloop.config.positions import BiasConfig, PositionsConfig
+from latentloop.config.positions import PositionsConfig
 from latentloop.methods import METHODS, MethodConfig
 from latentloop.model.build import build_model
 from latentloop.presets import PRESETS, preset
 from latentloop.schema import changed
-from latentloop.task.graph import sample
+from latentloop.task.graph import EMPTY, sample
 from latentloop.task.oracle import solve, trace, update
 from latentloop.task.splits import train_generator
 from latentloop.task.text import parse
-from latentloop.tokens.factored import encode, fill_in, read_state
-from latentloop.tokens.state import encode_state, to_symbols
+from latentloop.tokens.state import encode_state, to_symbols, with_values
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 from latentloop.train.corruption import corrupt
 from latentloop.train.data import sample_batch
@@ -46,16 +45,28 @@ def iterated(run, problems):
     return iterated_batch(problems, solve(problems), run, Vocabulary(task=run.task), torch.Generator())
 
 
+def filled(problems, values, run):
+    """Return the value factor of problems whose right-hand sides hold these values."""
+    vocabulary = Vocabulary(task=run.task)
+    return with_values(*encode_state(problems, vocabulary), values, vocabulary).value
+
+
+def shown(batch, rows, run):
+    """Return the node values that some rows of a batch start from."""
+    layout = batch.layout[rows]
+    symbols = layout.read(batch.start.value[rows])
+    return torch.where(layout.exists & (symbols < run.task.modulus), symbols, EMPTY).to(torch.int8).numpy()
+
+
 def test_teacher_states_and_targets_follow_the_oracles_trace():
     run = tiny("discrete")
-    vocabulary, problems = Vocabulary(task=run.task), draw(run)
-    batch = iterated(run, problems)
-    tokens, states = encode(problems, vocabulary), trace(problems)
+    problems = draw(run)
+    batch, states = iterated(run, problems), trace(problems)
     depth = len(states) - 1
     assert len(batch) == depth * len(problems)
     for t in range(depth):
-        assert batch.start.value[t::depth].tolist() == fill_in(tokens, states[t], vocabulary).tolist()
-        assert batch.targets[0, t::depth].tolist() == fill_in(tokens, states[t + 1], vocabulary).tolist()
+        assert torch.equal(batch.start.value[t::depth], filled(problems, states[t], run))
+        assert torch.equal(batch.targets[0, t::depth], filled(problems, states[t + 1], run))
     assert torch.equal(batch.loss_mask[0], batch.layout.mask)
 
 
@@ -100,9 +111,9 @@ def test_deeper_values_can_be_left_out_of_the_loss(name, pinned):
 def test_end_to_end_methods_want_all_values_after_the_last_iteration():
     run = tiny("recurrent")
     problems = draw(run)
-    batch, tokens = iterated(run, problems), encode(problems, Vocabulary(task=run.task))
+    batch = iterated(run, problems)
     assert (batch.iterations, len(batch.targets)) == (3, 1)
-    assert batch.targets[0].tolist() == fill_in(tokens, solve(problems).values, Vocabulary(task=run.task)).tolist()
+    assert torch.equal(batch.targets[0], filled(problems, solve(problems).values, run))
 
 
 def corruptible(run, count):
@@ -166,23 +177,22 @@ def test_validation_of_corrected_has_wrong_values_in_every_second_problem():
 def test_parallel_loss_equals_the_sequential_one():
     """Teacher forcing all iterations at once gives what a loop over iterations gives."""
     run = tiny("discrete")
-    vocabulary, problems = Vocabulary(task=run.task), draw(run)
-    state, _ = encode_state(problems, vocabulary)
+    problems = draw(run)
+    state, layout = encode_state(problems, Vocabulary(task=run.task))
     batch, model = iterated(run, problems), build_model(run).double()
     parallel, _ = latent_loss(model, batch, batch.totals())
     sums = dict.fromkeys(FACTORS, 0.0)
     count = 0
     states = trace(problems)
-    tokens = encode(problems, vocabulary)
     for t in range(len(states) - 1):
-        filled = torch.from_numpy(fill_in(tokens, states[t], vocabulary)).long()
-        logits = model.read(model.block(model.embed(state.factors() | {"value": filled}))[0])
-        wanted = torch.from_numpy(fill_in(tokens, states[t + 1], vocabulary)).long()
-        for row, length in enumerate(tokens.lengths):
+        values = filled(problems, states[t], run)
+        logits = model.read(model.block(model.embed(state.factors() | {"value": values}))[0])
+        wanted = filled(problems, states[t + 1], run)
+        for row, length in enumerate(layout.mask.sum(1).tolist()):
             for factor in FACTORS:
                 target = wanted[row] if factor == "value" else getattr(state, factor)[row]
                 sums[factor] += F.cross_entropy(logits[factor][row, :length], target[:length], reduction="sum")
-            count += int(length)
+            count += length
     torch.testing.assert_close(parallel, (sum(sums.values()) / count).float())
 
 
@@ -202,11 +212,8 @@ def test_micro_batches_add_up_and_padding_never_matters(name):
 
 
 def every_switch(run):
-    """Switch on everything of the laptop recipe that a run's method and encoding have."""
-    chosen = {"mlp": "gated", "mlp_depth": 2, "value_init": "characters", "first_mlp": False, "first_heads": 1}
-    chosen |= {"sharpen": "log-n"}
-    if isinstance(run.model.positions, BiasConfig):
-        chosen |= {"offset_heads": 1}
+    """Switch on everything of the laptop recipe that a run's method has."""
+    chosen = {"mlp_depth": 2, "first_mlp": False, "first_heads": 1}
     if run.method.row.supervised in ("every", "local"):
         chosen |= {"lookup_weight": 1.0, "partial_weight": 1.0}
     if run.method.name in ("discrete", "corrected"):
@@ -237,11 +244,9 @@ def test_a_local_batch_wants_the_oracles_update_at_every_equation():
     vocabulary, problems = Vocabulary(task=run.task), draw(run, 40)
     problems = problems[np.argsort(problems.fan_in.sum(1) + problems.sizes, kind="stable")]
     batch = make_batch(problems, run, vocabulary, torch.Generator().manual_seed(0))
-    tokens = encode(problems, vocabulary)
     assert len(batch) == 3 * len(problems)
     for state in range(3):
-        before = read_state(tokens, batch.start.value[state::3].numpy().astype(np.uint8), vocabulary)
-        after = to_symbols(update(problems, before), vocabulary)
+        after = to_symbols(update(problems, shown(batch, slice(state, None, 3), run)), vocabulary)
         exists = batch.layout.exists[state::3]
         assert torch.equal(batch.targets[0, state::3][exists], after[exists])
         assert torch.equal(batch.loss_mask[0, state::3], torch.from_numpy(problems.exists))
@@ -284,8 +289,7 @@ def test_the_first_layer_is_asked_for_what_definitions_hold():
     vocabulary = Vocabulary(task=run.task)
     problems = parse("20 = x7 ; 2 = x42 ; x7 + x42 = x23 ; x23 = x1", run.task)
     batch = make_batch(problems, run, vocabulary, torch.Generator().manual_seed(0))
-    before = read_state(encode(problems, vocabulary), batch.start.value.numpy().astype(np.uint8), vocabulary)[0]
-    held = [vocabulary.empty if value < 0 else int(value) for value in before]
+    held = to_symbols(shown(batch, slice(1), run)[0], vocabulary).tolist()
     places = (batch.auxiliary["lookup"][0, 0] >= 0).nonzero()[:, 0].tolist()
     assert places == [8, 10, 14]
     assert batch.auxiliary["lookup"][0, 0, places].tolist() == [held[0], held[1], held[2]]

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from latentloop.config.positions import BiasConfig, DisentangledConfig, PositionsConfig, RotaryConfig
+from latentloop.config.positions import DisentangledConfig, PositionsConfig, RotaryConfig
 from latentloop.errors import UserError
 from latentloop.schema import Config
 
@@ -27,8 +27,6 @@ class ModelConfig(Config):
     """Attention heads of the first layer, where it has another number; None: as many as the others."""
     width: int = 256
     """Size of the hidden vectors, D."""
-    mlp: Literal["relu", "gated"] = "relu"
-    """Activation of the MLPs: ReLU as in the paper, or SiLU-gated units."""
     mlp_ratio: int = 4
     """Hidden units of an MLP for each unit of width."""
     mlp_depth: int = 1
@@ -42,10 +40,6 @@ class ModelConfig(Config):
     probabilities, block input, relative embeddings and MLP outputs)."""
     embedding_std: float = 0.02
     """Standard deviation of the initial embeddings (the authors': 1)."""
-    value_init: Literal["random", "characters"] = "random"
-    """Initial embeddings of numbers: random, or characters of the additive and the multiplicative group."""
-    sharpen: Literal["none", "log-n"] = "none"
-    """Multiply attention scores by log(keys + 1) / log(32), so that attention does not disperse as problems grow."""
     lookup_noise: float = 0.0
     """Noise added to the attention scores of the first layer in training, as a standard deviation: it grows from 0 to this,
     so that look-ups are learned first and then learn to be found clearly."""
@@ -66,8 +60,6 @@ class ModelConfig(Config):
             raise UserError(
                 f"first_heads is for a first layer with another number of heads: leave it out, got {self.heads}"
             )
-        if isinstance(self.positions, BiasConfig) and self.positions.offset_heads > self.heads:
-            raise UserError(f"offset_heads must be at most heads, {self.heads}, got {self.positions.offset_heads}")
         if self.layers == 1:
             for name, off in (("first_mlp", True), ("first_heads", None)):
                 if getattr(self, name) != off:

@@ -57,21 +57,6 @@ class DisentangledConfig(PositionsConfig, name="deberta"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BiasConfig(PositionsConfig, name="bias"):
-    """A learned bias for each layer, head and distance, added to the attention scores."""
-
-    window: int = 64
-    """Distances from here on, in tokens, share one bias."""
-    offset_heads: int = 0
-    """Heads per layer (except the first) initialized to attend 1, 2, 3, ... tokens back; 0: all biases start at zero."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check(["window"], 1)
-        self.check(["offset_heads"], 0, self.window - 1)
-
-
-@dataclass(frozen=True, kw_only=True)
 class LocalConfig(PositionsConfig, name="local"):
     """Global, then local: no positions in the first layer; later ones see a window of tokens, with a bias per distance."""
 
@@ -84,4 +69,4 @@ class LocalConfig(PositionsConfig, name="local"):
 
 
 PositionsName = Literal[tuple(PositionsConfig.kinds)]  # pyrefly: ignore
-"""The paper's four encodings, and two of ours."""
+"""The paper's four encodings, and one of ours."""

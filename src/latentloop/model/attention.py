@@ -1,6 +1,5 @@
 """Causal attention, step by step: one path for all encodings, for all positions or some of them."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -53,7 +52,7 @@ class Attention(nn.Module):
         self.heads = config.heads_of(layer)
         self.project = nn.Linear(config.width, 3 * config.width)
         self.out = nn.Linear(config.width, config.width)
-        self.config, self.layer, self.tap = config, layer, tap
+        self.layer, self.tap = layer, tap
         self.dropout = config.dropout if config.dropout_at == "authors" else 0.0
         # A tensor, so that compiled code need not be compiled again while it grows; None where there is none.
         noisy = layer == 0 and config.lookup_noise > 0
@@ -86,8 +85,7 @@ class Attention(nn.Module):
             keys, values = cache.extend(keys, values)
         # Scale queries, so that scores need no further pass.
         scale = (positions.terms * queries.shape[-1]) ** -0.5
-        sharpness = self._sharpness(asked)  # [query, 1] or [batch, 1, query, 1]
-        queries = queries * scale if sharpness is None else queries * scale * sharpness
+        queries = queries * scale
         # Mix values [batch, head, query, dim].
         window = positions.window_of(self.layer)
         empty_self = positions.empty_self and self.layer == 0
@@ -96,10 +94,10 @@ class Attention(nn.Module):
         if mix is not None:
             z = mix(queries[0], keys[0], values[0])[None]
         elif window is not None:
-            z = self._windowed(queries, keys, values, window, sharpness, chosen, visible)
+            z = self._windowed(queries, keys, values, window, chosen, visible)
         elif not fused or self.tap.wants("scores") or self.tap.wants("pattern"):
             z, replaced = self._explicit(
-                queries, keys, values, positions, scale, sharpness, chosen, visible, empty_self=empty_self
+                queries, keys, values, positions, scale, chosen, visible, empty_self=empty_self
             )
             z = None if fused and not replaced else z  # the kernel's result counts, so that looking changes no bit
         if z is None:
@@ -137,7 +135,6 @@ class Attention(nn.Module):
         values: Float[Tensor, "batch head key dim"],
         positions: Positions,
         scale: float,
-        sharpness: Tensor | None,
         chosen: Int[Tensor, "batch query"] | None,
         visible: Tensor | None,
         *,
@@ -154,13 +151,11 @@ class Attention(nn.Module):
             end = min(start + block, length)
             # Queries of this block see keys up to the last of them.
             reach = columns - length + end if chosen is None else columns
-            sharp = None if sharpness is None else sharpness[..., start:end, :]
             scores = positions.scores(
                 queries[:, :, start:end],
                 keys[:, :, :reach],
                 self.layer,
                 scale=scale,
-                sharpness=sharp,
                 chosen=chosen,
             )  # [batch, head, block, reach]
             scores = scores if noise is None else scores + noise[start:end, :reach]
@@ -214,7 +209,6 @@ class Attention(nn.Module):
         keys: Float[Tensor, "batch head key dim"],
         values: Float[Tensor, "batch head key dim"],
         bias: Float[Tensor, "head distance"],
-        sharpness: Tensor | None,
         chosen: Int[Tensor, "batch query"] | None,
         visible: Bool[Tensor, "batch 1 pos key"] | None,
     ) -> Float[Tensor, "batch head query dim"]:
@@ -233,8 +227,7 @@ class Attention(nn.Module):
         gathered = F.embedding(index, both).unflatten(-1, (heads, 2 * dim))
         near_keys, near_values = gathered.split(dim, dim=-1)
         scores = torch.einsum("bhqd,bqwhd->bhqw", queries, near_keys)
-        near_bias = bias[:, None]  # [head, 1, distance]
-        scores = scores + (near_bias if sharpness is None else near_bias * sharpness)
+        scores = scores + bias[:, None]  # [batch, head, query, distance]
         scores = scores.masked_fill(outside[:, None], -torch.inf)
         listening = bool(self.tap.taps.listeners)
         if listening:  # a patch lets no query see what is not there
@@ -263,14 +256,9 @@ class Attention(nn.Module):
         """Return what disturbs the scores of consecutive queries in training, the same in all rows of a batch."""
         if self.noise is None or not self.training:
             return None
-        return self.noise * torch.randn(queries.shape[-2], queries.shape[-2], dtype=queries.dtype, device=queries.device)
-
-    def _sharpness(self, places: Int[Tensor, "..."]) -> Tensor | None:
-        """Return the factor of each query's scores: it grows with the keys in sight."""
-        if self.config.sharpen == "none":
-            return None
-        sharp = torch.log(places + 2.0) / math.log(32)
-        return sharp[..., None] if sharp.ndim == 1 else sharp[:, None, :, None]
+        return self.noise * torch.randn(
+            queries.shape[-2], queries.shape[-2], dtype=queries.dtype, device=queries.device
+        )
 
 
 def _one_hot(

@@ -1,4 +1,4 @@
-"""Where a token stands: six encodings, siblings behind one contract.
+"""Where a token stands: five encodings, siblings behind one contract.
 
 An encoding may act at three places: on what enters the block, on queries and keys, and on the scores between them. Tests
 compare each with a double loop over positions.
@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from latentloop.config import ModelConfig
-from latentloop.config.positions import AbsoluteConfig, BiasConfig, DisentangledConfig, LocalConfig, RotaryConfig
+from latentloop.config.positions import AbsoluteConfig, DisentangledConfig, LocalConfig, RotaryConfig
 from latentloop.errors import UserError
 
 
@@ -52,13 +52,12 @@ class Positions(nn.Module, ABC):
         layer: int,
         *,
         scale: float,
-        sharpness: Float[Tensor, "..."] | None = None,
         chosen: Int[Tensor, "batch query"] | None = None,
     ) -> Float[Tensor, "batch head query key"]:
         """Return the attention scores; the caller masks keys that come after their query.
 
         Queries stand where the ``chosen`` keys stand, or are the last ones up to the last key. They come multiplied by
-        ``scale`` and ``sharpness`` [.., query, 1]; terms without a query in them must be multiplied here.
+        ``scale``; terms without a query in them must be multiplied here.
         """
         return queries @ keys.mT
 
@@ -133,7 +132,6 @@ class DisentangledPositions(Positions):
         layer: int,
         *,
         scale: float,
-        sharpness: Float[Tensor, "..."] | None = None,
         chosen: Int[Tensor, "batch query"] | None = None,
     ) -> Float[Tensor, "batch head query key"]:
         """Add q_i r^K_{i-j} and k_j r^Q_{i-j} to q_i k_j."""
@@ -145,7 +143,7 @@ class DisentangledPositions(Positions):
             from_query, from_key = self._consecutive(queries, keys, with_query, with_key)
         else:
             from_query, from_key = self._chosen(queries, keys, with_query, with_key, chosen)
-        relative = from_query + (from_key if sharpness is None else from_key * sharpness)  # [batch, head, query, key]
+        relative = from_query + from_key  # [batch, head, query, key]
         # Add the products of queries and keys in the same pass over memory.
         flat = torch.baddbmm(relative.flatten(0, 1), queries.flatten(0, 1), keys.flatten(0, 1).mT)
         return flat.unflatten(0, relative.shape[:2])
@@ -183,54 +181,6 @@ class DisentangledPositions(Positions):
         return torch.cat([far_query, from_query], dim=-1), torch.cat([far_key, from_key], dim=-1)
 
 
-class BiasPositions(Positions):
-    """A learned bias for each layer, head and distance, added to the scores; some heads may start at a distance."""
-
-    START = 5.0
-    fusable = False
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        settings = config.positions
-        assert isinstance(settings, BiasConfig)
-        self.window = settings.window
-        self.tables = nn.ParameterList(
-            torch.zeros(config.heads_of(layer), settings.window) for layer in range(config.layers)
-        )
-        for table in list(self.tables)[1:]:
-            for head in range(settings.offset_heads):
-                table.data[head, head + 1] = self.START
-
-    def scores(
-        self,
-        queries: Float[Tensor, "batch head query dim"],
-        keys: Float[Tensor, "batch head key dim"],
-        layer: int,
-        *,
-        scale: float,
-        sharpness: Float[Tensor, "..."] | None = None,
-        chosen: Int[Tensor, "batch query"] | None = None,
-    ) -> Float[Tensor, "batch head query key"]:
-        """Add b_{i-j} to q_i k_j.
-
-        The last distance's bias is subtracted from all of them, to which softmax is invariant: distant keys need no sum.
-        """
-        scores = queries @ keys.mT  # [batch, head, query, key]
-        table = self.tables[layer] - self.tables[layer][:, -1:]  # [head, distance]
-        rows, columns = scores.shape[-2:]
-        if chosen is None:
-            near = min(columns, max(rows + self.window - 2, 1))
-            # Biases for distances near - 1 down to 1 - rows; windows of them, one step apart, are rows of the result.
-            distances = torch.arange(near - 1, -rows, -1, device=table.device).clamp(0, self.window - 1)
-            bias = table[:, distances].unfold(1, near, 1).flip(1)  # [head, query, near]
-        else:
-            near = columns
-            apart = chosen[..., None] - torch.arange(columns, device=chosen.device)  # [batch, query, key]
-            bias = table[:, apart.clamp(0, self.window - 1)].transpose(0, 1)  # [batch, head, query, key]
-        scores[..., columns - near :] += bias if sharpness is None else bias * sharpness
-        return scores
-
-
 class LocalPositions(Positions):
     """Global, then local: the first layer has no positions, the others see a few tokens back, each with a learned bias.
 
@@ -256,6 +206,5 @@ POSITIONS: dict[str, type[Positions]] = {
     "rope": RotaryPositions,
     "nope": NoPositions,
     "deberta": DisentangledPositions,
-    "bias": BiasPositions,
     "local": LocalPositions,
 }

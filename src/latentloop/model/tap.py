@@ -10,7 +10,7 @@ from torch import Tensor
 
 NAMES = (
     "resid_pre", "q", "k", "v", "scores", "pattern", "z", "head_out", "resid_mid",
-    "mlp_pre", "mlp_pre_linear", "mlp_post", "mlp_out", "resid_post", "logits",
+    "mlp_pre", "mlp_post", "mlp_out", "resid_post", "logits",
 )  # fmt: skip
 """Where taps are. A further MLP of a layer counts on, as in ``mlp_post.1``; logits name their factor, ``logits.value``."""
 

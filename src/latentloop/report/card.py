@@ -1,6 +1,6 @@
 """The model card of a shipped checkpoint, written from the results that lie beside its weights."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from latentloop.report.console import worst_lookups_line
@@ -33,9 +33,6 @@ AUXILIARY = {
     "lookup": "the value of every operand (after the first layer)",
     "partial": "the result of an equation's first operation",
 }
-TUNED: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "attention scores that grow with log n": lambda model: model["sharpen"] == "log-n",
-}
 LIMITS = """
 ## Limits
 
@@ -54,12 +51,8 @@ def model_card(
     evaluation: dict[str, Any],
     certificate: dict[str, Any],
     stress: dict[str, Any],
-    interventions: dict[str, Any] | None = None,
 ) -> str:
-    """Say how a checkpoint was made, what is built into it, what it scores, and where its limits are.
-
-    ``interventions`` is what ``benchmarks/builtin.py`` measures.
-    """
+    """Say how a checkpoint was made, what is built into it, what it scores, and where its limits are."""
     model, config = evaluation["model"], evaluation["model"]["config"]
     machine = metrics["provenance"]["machine"]
     head = HEADER.format(
@@ -99,50 +92,27 @@ def model_card(
             (_stressed(row) for row in stress["rows"]),
         ),
     ]
-    given = _built_in(name, config, interventions)
-    return head + given + SCORES + "\n".join(parts) + "\n" + LIMITS.format(names=config["task"]["names"])
+    return head + _built_in(config) + SCORES + "\n".join(parts) + "\n" + LIMITS.format(names=config["task"]["names"])
 
 
-def _built_in(name: str, config: dict[str, Any], interventions: dict[str, Any] | None) -> str:
-    """List what was not learned from final answers alone: initial biases, auxiliary targets, choices made beyond training."""
-    model, method = config["model"], config["method"]
+def _built_in(config: dict[str, Any]) -> str:
+    """List what was not learned from final answers alone: auxiliary targets, the oracle's updates, the architecture."""
+    method, positions = config["method"], config["model"]["positions"]
     items = []
-    heads = model["positions"].get("offset_heads", 0)
-    if heads:
-        found = (interventions or {"models": {}})["models"].get(name)
-        measured = "" if found is None else _intervened(found, interventions or {})
-        items.append(
-            f"*Where operands stand.* {heads} heads of the last layer start with a bias toward keys 1 to {heads} tokens back, "
-            f"which is where operands are.{measured}"
-        )
     seen = [AUXILIARY[kind] for kind in AUXILIARY if method.get(f"{kind}_weight")]
     if seen:
         items.append(
             f"*Intermediate values.* In training, auxiliary read-outs see, from the oracle, {' and '.join(seen)}. "
             "They are not used at inference."
         )
-    if model["value_init"] == "characters":
-        items.append("*The groups.* Value embeddings start as characters of (Z/p, +) and (Z/p)*.")
-    if config["method"]["name"] == "stable":
+    if method["name"] == "stable":
         items.append("*The algorithm.* Targets are the oracle's local update of every state shown, not final answers.")
-    tuned = [text for text, used in TUNED.items() if used(model)]
-    if tuned:
+    if positions["name"] == "local":
         items.append(
-            f"*Tuned out of distribution:* {' and '.join(tuned)}. These were chosen after looking at sizes beyond training; "
-            "docs/recipe.md names the problems, looked at by nobody before, on which the choice was confirmed."
+            "*Where to look.* No head is told where to look: the first layer sees all tokens and no positions, the last one a "
+            f"window of {positions['window']} tokens, with a bias per distance that starts at zero."
         )
     return "## What is built in\n\n" + "\n".join(f"- {item}" for item in items) + "\n\n" if items else ""
-
-
-def _intervened(found: dict[str, Any], interventions: dict[str, Any]) -> str:
-    """Say what the last layer's bias is worth, measured by taking it away and by leaving nothing else."""
-    stayed = sum(head["start"] == head["end"] for head in found["heads"])
-    nodes, problems = interventions["nodes"], interventions["problems"]
-    return (
-        f" {stayed} of {len(found['heads'])} still have their largest bias there after training. Of {problems} problems of "
-        f"{nodes} nodes the model solves {found['solved']}; {found['solved_without_bias']} with the last layer's bias set to "
-        f"zero, and {found['solved_with_bias_alone']} with nothing but that bias in its attention scores."
-    )
 
 
 def _sentence(lines: str) -> str:

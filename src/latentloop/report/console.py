@@ -1,4 +1,4 @@
-"""Problems, solutions and tokens as tables for a terminal, however narrow."""
+"""Problems, solutions and results as tables for a terminal, however narrow."""
 
 from collections.abc import Iterator, Mapping
 from copy import copy
@@ -20,8 +20,6 @@ from latentloop.config import RunConfig
 from latentloop.task.graph import EMPTY, Problems
 from latentloop.task.oracle import Solution
 from latentloop.task.text import equation_text
-from latentloop.tokens.factored import Tokens, factor_rows
-from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 
 EMPTY_MARK = "·"
 MOST_ITERATIONS = 128
@@ -282,14 +280,4 @@ def presets_table(presets: Mapping[str, RunConfig], costs: Mapping[str, Any]) ->
         )
         step = (f"{cost.tokens_per_step:,}", work)
         table.add_row(name, time, f"{cost.steps:,}", run.method.name, f"{cost.parameters:,}", run.name, *step)
-    return table
-
-
-def token_table(tokens: Tokens, vocabulary: Vocabulary, row: int = 0, *, start: int = 0, limit: int = 24) -> Table:
-    """Show some tokens of a problem, split into factors."""
-    rows = factor_rows(tokens, vocabulary, row)
-    table = plain_table("position", *FACTORS)
-    for place in range(start, min(start + limit, len(rows))):
-        table.add_row(str(place), *rows[place])
-    table.add_row("...", f"{len(rows)} in all")
     return table

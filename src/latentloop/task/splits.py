@@ -16,8 +16,6 @@ from latentloop.task.graph import Problems, concatenate, sample
 
 SAMPLED, TRAIN, VALIDATION, TEST = 0, 1, 2, 3  # SAMPLED: what a user samples or writes to a file
 
-TRAIN_NODES = 32
-TRAIN_DEPTH = 7
 TEST_SIZES = tuple(range(8, 129, 8))
 TEST_INSTANCES = 1024
 PUBLISHED_SEED = 23_032
@@ -40,11 +38,6 @@ def sampled_generator(seed: int, *key: int) -> np.random.Generator:
 def train_generator(seed: int, *key: int) -> np.random.Generator:
     """Return the generator of one piece of a training stream; ``key`` is, say, the step and the rank."""
     return generator(seed, TRAIN, *key)
-
-
-def train_graph(nodes: int = TRAIN_NODES, min_nodes: int | None = None) -> GraphConfig:
-    """Return the distribution of the paper's training graphs."""
-    return GraphConfig(nodes=nodes, min_nodes=min_nodes, depth_limit=TRAIN_DEPTH)
 
 
 def validation_problems(task: TaskConfig, graph: GraphConfig, count: int = TEST_INSTANCES) -> Problems:

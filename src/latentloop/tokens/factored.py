@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int8, Int16, Int32, Integer, UInt8
+from jaxtyping import Bool, Int16, Int32, Integer
 from numpy import ndarray
 
 from latentloop.operations import OPERATIONS
-from latentloop.task.graph import ABSENT, EMPTY, Problems
+from latentloop.task.graph import ABSENT, Problems
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 
 # An equation has room for three operands with two operations between them, `=`, its variable, and `;`.
@@ -93,23 +93,6 @@ def encode(problems: Problems, vocabulary: Vocabulary) -> Tokens:
         lengths=(places[:, -1] + 1).astype(np.int16),
         targets=targets.astype(np.int16),
     )
-
-
-def fill_in(tokens: Tokens, state: Int8[ndarray, "batch node"], vocabulary: Vocabulary) -> UInt8[ndarray, "batch pos"]:
-    """Write a state of the algorithm into the value factor: right-hand sides hold what is known."""
-    values = tokens.value.copy()
-    row, node = np.nonzero(tokens.targets != ABSENT)
-    known = state[row, node]
-    values[row, tokens.targets[row, node]] = np.where(known == EMPTY, vocabulary.empty, known)
-    return values
-
-
-def read_state(
-    tokens: Tokens, values: UInt8[ndarray, "batch pos"], vocabulary: Vocabulary
-) -> Int8[ndarray, "batch node"]:
-    """Read the state back from a value factor; whatever is not a number counts as empty."""
-    symbols = np.take_along_axis(values, tokens.targets.astype(np.int64), axis=1).astype(np.int8)
-    return np.where((symbols >= vocabulary.task.modulus) | (tokens.targets == ABSENT), np.int8(EMPTY), symbols)
 
 
 def factor_rows(tokens: Tokens, vocabulary: Vocabulary, row: int = 0) -> list[tuple[str, str, str, str]]:

@@ -71,11 +71,6 @@ class Vocabulary:
         return self.equals + 4
 
     @property
-    def not_a_value(self) -> int:
-        """Number of ``N/A`` in the value factor."""
-        return self.task.modulus
-
-    @property
     def empty(self) -> int:
         """Number of ``empty`` in the value factor."""
         return self.task.modulus + 1
