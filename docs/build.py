@@ -17,11 +17,9 @@ from latentloop.report.graph import save_figure
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-MODELS = ("laptop-all", "laptop-add", "laptop-add-1024")
-SEEDS = (1, 2)
-BUSY = {("laptop-all", 1)}
-"""Trainings that had other work beside them."""
-SIZES = (32, 64, 128, 256, 512, 1024)
+MODELS = ("laptop-add", "laptop-all", "laptop-all-4096")
+SEEDS = (0, 1, 2)
+SIZES = (32, 64, 128)
 PICTURE = ROOT / "docs" / "images" / "results.png"
 
 
@@ -38,7 +36,6 @@ def sources() -> dict[str, Any]:
     for name in MODELS:
         kinds = ("evaluation", "certificate", "stress", "metrics")
         found[name] = {kind: _indexed(read_json(ROOT / "checkpoints" / name / f"{kind}.json")) for kind in kinds}
-    found["ablation"] = _ablation()
     found["derived"] = _derived(found)
     return found
 
@@ -54,119 +51,86 @@ def _indexed(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _ablation() -> dict[str, dict[str, str]]:
-    """Return the cells of the table in docs/ablation.md, which is itself made from stored results."""
-    lines = [line for line in (ROOT / "docs" / "ablation.md").read_text().splitlines() if line.startswith("| ")]
-    heads, _, *rows = ([cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines)
-    return {cells[0]: dict(zip(heads, cells, strict=True)) for cells in rows}
-
-
 def _derived(found: Mapping[str, Any]) -> dict[str, Any]:
     """Compute what the text sums up."""
-    stress = [row for name in MODELS for row in found[name]["stress"]["rows"]]
-    at_128 = [row for row in stress if row["nodes"] == 128]
-    random = [row["iterations_by_depth"] for row in at_128 if row["scenario"] == "random values"]
-    seconds = [row["seconds"] for row in found["solving"]["problems"]]
-    chain = next(
-        row
-        for row in found["laptop-add-1024"]["stress"]["rows"]
-        if (row["scenario"], row["nodes"]) == ("family chain", 1024)
-    )
-    partial = {
-        f"{key} {step}": row["right_three"]
-        for key, run in found["laptop-all-partial"].items()
-        for row in run["validation"]
-        if (step := row["step"]) in (1000, 1500, 2000)
-    }
-    fresh = found["laptop-all-fresh-stress"]["rows"]
+    runs = {name: [found[f"{name}-seed{seed}"] for seed in SEEDS] for name in MODELS}
+    rows = [row for results in runs.values() for result in results for row in result["rows"]]
+    stress = [row for results in runs.values() for result in results for row in result["stress"] if row["nodes"] == 128]
+    random = [row["iterations_by_depth"] for row in stress if row["scenario"] == "random values"]
+    large = {(row["family"], row["nodes"]): row for row in found["large"]["rows"]}
     return {
-        "minutes": {name: found[name]["metrics"]["seconds"] / 60 for name in MODELS},
-        "times_larger": 128 / found["laptop-all"]["evaluation"]["model"]["config"]["graph"]["nodes"],
-        "fewest": {name: _fewest(found[name]["evaluation"]["rows"]) for name in MODELS},
-        "false_halts": sum(round(row["false_halts"] * row["problems"]) for row in _evaluated(found)),
-        "stress_fewest": min(row["count"] / row["problems"] for row in stress),
-        "stress_problems": min(row["problems"] for row in at_128),
+        "seconds": {name: max(run["training"]["seconds"] for run in runs[name]) for name in MODELS},
+        "minutes": {name: max(run["training"]["seconds"] for run in runs[name]) / 60 for name in MODELS},
+        "fewest": {name: min(row["count"] for run in runs[name] for row in run["rows"]) for name in MODELS},
+        "false_halts": sum(round(row["false_halts"] * row["problems"]) for row in rows),
+        "stress_fewest": min(row["solved"] for row in stress),
+        "stress_problems": min(row["problems"] for row in stress),
         "random_low": min(random),
         "random_high": max(random),
-        "chain_iterations": round(chain["iterations"]),
-        "solve_low": min(seconds),
-        "solve_high": max(seconds),
-        "partial": partial,
-        "blind": {name: min(row["count"] for row in found[f"{name}-fresh"]["rows"]) for name in MODELS},
-        "fresh_fewest": min(row["count"] for row in found["laptop-all-fresh"]["rows"]),
-        "fresh_problems": min(row["problems"] for row in found["laptop-all-fresh"]["rows"]),
-        "fresh_stress_fewest": min(row["count"] for row in fresh),
-        "fresh_stress_problems": min(row["problems"] for row in fresh),
+        "wrong": sum(size["wrong"] for results in runs.values() for result in results for size in result["sizes"]),
+        "large": {f"{family} {nodes}": _counted(row) for (family, nodes), row in large.items()},
+        "solve_low": min(row["seconds"] for row in found["solving"]["problems"]),
+        "solve_high": max(row["seconds"] for row in found["solving"]["problems"]),
     }
 
 
-def _fewest(rows: Iterable[dict[str, Any]]) -> int:
-    """Return the smallest number of problems solved of a size, of the sizes with the full number of problems."""
-    return min(row["count"] for row in rows if row["problems"] == 1024)
+def _counted(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"count": round(row["solved"] * row["problems"])}
 
 
-def _evaluated(found: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    for name in MODELS:
-        yield from found[name]["evaluation"]["rows"]
-        for seed in SEEDS:
-            yield from seed_rows(found, name, seed)
-
-
-def seed_rows(found: Mapping[str, Any], name: str, seed: int) -> list[dict[str, Any]]:
-    """Return all rows measured of a model with another seed: sizes may be in files of their own."""
-    wanted = re.compile(rf"{name}-seed{seed}(-\d+)?")
-    rows = [row for stem in found if wanted.fullmatch(stem) for row in found[stem]["rows"]]
-    return sorted(rows, key=lambda row: row["nodes"])
+def solved(runs: Iterable[Mapping[str, Any]], nodes: int) -> str:
+    """Say how many problems of a size all seeds solve: once where it is the same."""
+    rows = [result["rows"][nodes] for result in runs]
+    counts = [f"{row['count']:,}" for row in rows]
+    written = counts[0] if len(set(counts)) == 1 else ", ".join(counts)
+    return f"{written} of {rows[0]['problems']:,}"
 
 
 def results_table(found: Mapping[str, Any]) -> str:
     """The front page's: problems fully solved by size, a row a model."""
     lines = []
+    large = found["derived"]["large"]
     for name in MODELS:
-        about, rows = found[name]["evaluation"]["model"], found[name]["evaluation"]["rows"]
-        solved = {row["nodes"]: f"{row['count']:,} / {row['problems']:,}" for row in rows}
-        others = [row for seed in SEEDS for row in seed_rows(found, name, seed) if row["nodes"] == 128]
+        runs = [found[f"{name}-seed{seed}"] for seed in SEEDS]
+        about = runs[0]["model"]
+        beyond = [large[f"random {nodes}"] for nodes in (1024, 4096)] if name == MODELS[-1] else []
         lines.append(
             [
                 f"[`{name}`](checkpoints/{name}/README.md)",
                 " ".join(f"`{operation}`" for operation in about["config"]["task"]["operations"]),
                 f"{about['parameters']:,}",
-                f"{found['derived']['minutes'][name]:.1f}",
-                *(solved.get(size, "-") for size in SIZES),
-                " and ".join(f"{row['count']:,}" for row in others),
+                ", ".join(f"{run['training']['seconds']:.0f}" for run in runs),
+                *(solved(runs, size) for size in SIZES),
+                *([f"{row['count']} of {row['problems']}" for row in beyond] or ["-", "-"]),
             ]
         )
-    heads = ["model", "operations", "weights", "minutes to train", *(f"N = {size:,}" for size in SIZES)]
-    return table([*heads, "two other seeds, N = 128"], lines)
+    heads = ["model", "operations", "weights", "seconds to train", *(f"N = {size:,}" for size in (*SIZES, 1024, 4096))]
+    return table(heads, lines)
 
 
 def seeds_table(found: Mapping[str, Any]) -> str:
     """The recipe's: every training, with its certificate."""
     lines = []
     for name in MODELS:
-        for seed in (0, *SEEDS):
-            shipped = found[name]
-            rows = shipped["evaluation"]["rows"] if seed == 0 else seed_rows(found, name, seed)
-            metrics = shipped["metrics"] if seed == 0 else found[f"{name}-seed{seed}-training"]
-            sizes = (shipped if seed == 0 else found[f"{name}-seed{seed}-certificate"])[
-                "certificate" if seed == 0 else "sizes"
-            ]
-            sizes = sizes["sizes"] if seed == 0 else sizes
-            entries = sum(size["entries"] for size in list(sizes))
-            wrong = sum(len(size["wrong"]) for size in list(sizes))
+        for seed in SEEDS:
+            run = found[f"{name}-seed{seed}"]
+            rows, sizes = list(run["rows"]), list(run["sizes"])
+            families = [row for row in run["stress"] if row["nodes"] == 128]
+            worst = min(families, key=lambda row: row["solved"])
             lines.append(
                 [
                     f"`{name}`",
                     "0 (shipped)" if seed == 0 else str(seed),
-                    f"{metrics['seconds']:,.0f} s" + ("*" if (name, seed) in BUSY else ""),
+                    f"{run['training']['seconds']:,.0f} s",
                     grouped(rows),
                     str(sum(round(row["false_halts"] * row["problems"]) for row in rows)),
                     str(sum(round(row["cycles"] * row["problems"]) for row in rows)),
-                    f"{wrong} of {entries:,}",
+                    f"{100 * worst['solved']:.1f} %" + (f" ({worst['scenario']})" if worst["solved"] < 1 else ""),
+                    f"{sum(size['wrong'] for size in sizes)} of {sum(size['entries'] for size in sizes):,}",
                 ]
             )
     heads = ["`latentloop train --preset`", "seed", "training", "fully solved", "false halts", "cycles"]
-    return table([*heads, "certificate: wrong entries, all sizes probed"], lines)
+    return table([*heads, "worst of 14 scenarios, N = 128", "wrong entries of the certificate"], lines)
 
 
 def grouped(rows: Sequence[dict[str, Any]]) -> str:
@@ -181,6 +145,54 @@ def grouped(rows: Sequence[dict[str, Any]]) -> str:
     return "; ".join(parts)
 
 
+def worst_table(found: Mapping[str, Any]) -> str:
+    """The least attention of look-ups in the worst problem and state, worst of three seeds."""
+    lines = []
+    for name in MODELS:
+        bounds = [found[f"{name}-seed{seed}"]["worst_lookups"] for seed in SEEDS]
+        for case, what in (("known", "a definition with a number gets"), ("empty", "no number there: what holds none gets")):
+            least = [
+                f"{min(bound['attention'][nodes][case] for bound in bounds):.4f}" if nodes in bounds[0]["attention"] else "-"
+                for nodes in ("32", "128", "1024", "4096")
+            ]
+            largest = min(bound["largest"][case] for bound in bounds)
+            lines.append([f"`{name}`", what, *least, f"{largest:,}"])
+    heads = ["model, worst of three seeds", "case", "N = 32", "N = 128", "N = 1,024", "N = 4,096", "0.9 or more up to N ="]
+    return table(heads, lines)
+
+
+def factors_table(found: Mapping[str, Any]) -> str:
+    """How far beyond training: nodes, depth, tokens and iterations of the largest solved, over the largest trained on."""
+    large = found["derived"]["large"]
+    config = found[f"{MODELS[-1]}-seed0"]["model"]["config"]["graph"]
+    nodes, depth = config["nodes"], config["depth_limit"]
+    tokens = 8 * nodes - 1
+    random, chain = large["random 4096"], max((large["chain 1024"], large["chain 4096"]), key=lambda row: row["count"] * row["nodes"])
+    lines = [
+        ["nodes", f"{nodes}", f"{random['nodes']:,}", f"{random['nodes'] / nodes:.0f}x"],
+        ["depth", f"{depth}", f"{chain['depth']['most']:,} (a chain)", f"{chain['depth']['most'] / depth:.0f}x"],
+        ["tokens", f"{tokens}", f"{random['tokens']['most']:,}", f"{random['tokens']['most'] / tokens:.0f}x"],
+        ["iterations", "1", f"{chain['iterations']['most']:,} (a chain)", f"{chain['iterations']['most']:,}x"],
+    ]
+    return table(["", "trained on, at most", "solved", "factor"], lines)
+
+
+def large_table(found: Mapping[str, Any]) -> str:
+    """Problems of hundreds and thousands of nodes."""
+    lines = [
+        [
+            f"{row['family']}, N = {row['nodes']:,}",
+            f"{row['tokens']['median']:,.0f}",
+            f"{row['count']} of {row['problems']}",
+            f"{row['depth']['median']:,.0f}",
+            f"{row['iterations']['median']:,.0f}",
+            f"{row['seconds']['median']:,.1f} (most {row['seconds']['most']:,.1f})",
+        ]
+        for row in found["derived"]["large"].values()
+    ]
+    return table([f"`{MODELS[-1]}`", "tokens", "solved", "depth", "iterations", "seconds for one problem"], lines)
+
+
 def order_table(found: Mapping[str, Any]) -> str:
     """The shipped models on the authors' order of equations."""
     lines = []
@@ -188,25 +200,6 @@ def order_table(found: Mapping[str, Any]) -> str:
         rows = found[f"{name}-authors-order"]["rows"]
         lines.append([f"`{name}`", *(f"{row['count']} of {row['problems']}" for row in rows)])
     return table(["model", *(f"N = {row['nodes']}" for row in found[f"{MODELS[0]}-authors-order"]["rows"])], lines)
-
-
-def builtin_table(found: Mapping[str, Any]) -> str:
-    """What the last layer's bias is worth."""
-    stored = found["builtin"]
-    lines = []
-    for name in MODELS:
-        row = stored["models"][name]
-        counts = [row["solved"], row["solved_without_bias"], row["solved_with_bias_alone"]]
-        stayed = sum(head["start"] == head["end"] for head in row["heads"])
-        lines.append(
-            [
-                f"`{name}`",
-                *(f"{count} of {stored['problems']}" for count in counts),
-                f"{stayed} of {len(row['heads'])}",
-            ]
-        )
-    heads = ["model", "as shipped", "last layer without its bias", "with its bias alone", "heads that stayed"]
-    return table(heads, lines)
 
 
 def costs_table(found: Mapping[str, Any]) -> str:
@@ -272,8 +265,10 @@ def fuzz_table(found: Mapping[str, Any]) -> str:
 TABLES = {
     "results": results_table,
     "seeds": seeds_table,
+    "worst": worst_table,
+    "factors": factors_table,
+    "large": large_table,
     "order": order_table,
-    "builtin": builtin_table,
     "costs": costs_table,
     "iteration": iteration_table,
     "faults": faults_table,
@@ -294,11 +289,11 @@ def built(text: str, found: Mapping[str, Any]) -> str:
 
 
 def pictured(found: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return what the picture shows: of each model the shipped weights, then the other seeds."""
-    return {
-        name: [found[name]["evaluation"], *({"rows": seed_rows(found, name, seed)} for seed in SEEDS)]
-        for name in MODELS
-    }
+    """Return what the picture shows: of each model all seeds, and of the largest one the problems far beyond training."""
+    shown = {name: [{"rows": list(found[f"{name}-seed{seed}"]["rows"])} for seed in SEEDS] for name in MODELS}
+    beyond = [row for row in found["derived"]["large"].values() if row["family"] == "random"]
+    shown[MODELS[-1]][0]["rows"] += [with_interval(row) for row in beyond]
+    return shown
 
 
 def main() -> None:

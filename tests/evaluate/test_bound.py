@@ -1,7 +1,7 @@
 """The worst case of look-ups: below whatever is measured, on random and on adversarial problems, and reached by some."""
 
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -23,7 +23,10 @@ from latentloop.tokens.state import encode_state, with_values
 TASK = TaskConfig(operations=("+", "*"), modulus=5, names=12)
 
 
-def looking_up(seed=0, positions=LocalConfig(), names=12, sharpness=3.0, heads=1):
+LOCAL = LocalConfig()
+
+
+def looking_up(seed=0, positions=LOCAL, names=12, sharpness=3.0, heads=1):
     """A model whose first head compares names and prefers tokens that hold a number, with some noise in all weights."""
     settings = ModelConfig(
         positions=positions, width=32, heads=4, first_heads=heads, dropout=0.0
@@ -85,7 +88,7 @@ def test_the_bound_is_below_whatever_is_measured(seed, positions):
 
 
 def test_the_bound_is_near_what_the_worst_problem_measures():
-    """One equation, every name and value: the smallest attention is what the bound's own terms say, but for what it cannot have."""
+    """Every name and value in one equation: the smallest attention is what the bound says, but for tokens it does not see."""
     model = looking_up(names=2)
     bound = bound_of(model)
     worst = 1.0
@@ -105,14 +108,15 @@ def test_attention_falls_with_size_and_the_largest_is_where_it_crosses():
     bound = bound_of(looking_up(sharpness=10.0))
     for case in ("known", "empty"):
         least = [bound.attention(nodes)[case] for nodes in range(1, 13)]
-        assert all(a > b for a, b in zip(least, least[1:], strict=False))
+        assert all(a > b for a, b in pairwise(least))
         for share in (0.0, least[5], 0.9999999):
             assert bound.largest(case, share) == sum(attention >= share for attention in least)
 
 
 def test_the_best_head_counts_and_sharper_attention_is_better():
     each = [bound_of(looking_up(sharpness=sharpness)).attention(12)["known"] for sharpness in (2.5, 5.0, 10.0)]
-    assert each == sorted(each) and each[-1] > 0.99 and each[0] < 0.9
+    assert each == sorted(each)
+    assert each[-1] > 0.99 > 0.9 > each[0]
     model = looking_up(heads=2)  # names are in the first half of the units, which is the first head
     weights = {name: weight.numpy() for name, weight in weights_of(model).items()}
     assert worst_case(model.config, model.vocabulary, weights)["head"] == 0
@@ -132,7 +136,8 @@ def test_rounding_is_counted_against_the_claim():
         x = layer.attention_norm(torch.tensor(tokens[0], dtype=torch.float32))
         q, k, _ = layer.attention.project(x).chunk(3, dim=-1)
         scores = (q * 32**-0.5) @ k.T
-    assert (low < scores.numpy()).all() and (scores.numpy() < high).all()
+    assert (low < scores.numpy()).all()
+    assert (scores.numpy() < high).all()
     assert (high - low).max() < 1e-2
 
 

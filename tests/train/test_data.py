@@ -88,7 +88,8 @@ def test_problems_sampled_for_many_steps_at_once_are_each_used_once():
     lengths = [state.variable.shape[1] for state in seen]
     assert max(lengths[:20]) < min(lengths[20:])
     again = sample_batch(run, 17, vocabulary, 0).start
-    assert torch.equal(again.variable, seen[17].variable) and torch.equal(again.value, seen[17].value)
+    assert torch.equal(again.variable, seen[17].variable)
+    assert torch.equal(again.value, seen[17].value)
 
 
 def test_a_run_on_a_fixed_set_is_resumed_as_if_never_stopped(tmp_path):

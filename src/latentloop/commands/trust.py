@@ -33,8 +33,8 @@ def certify(
     """Check the arithmetic exhaustively: every value combination of every equation, inside real problems.
 
     Where the first layer knows no positions, it also bounds look-ups: the least attention that the right definition can get,
-    over every problem and every state. Exits with 1 if any entry is wrong. Every size is written when it is finished: after Ctrl-C, or a crash, the same
-    command goes on with the others.
+    over every problem and every state. Exits with 1 if any entry is wrong. Every size is written when it is finished: after
+    Ctrl-C, or a crash, the same command goes on with the others.
 
     Args:
         model: Which model to ask, and where it runs.

@@ -1,4 +1,4 @@
-"""States to learn one update from: random ones, which tell nothing of what an equation should say, or those of the algorithm."""
+"""States to learn one update from: random ones, or those that the algorithm goes through."""
 
 import numpy as np
 from jaxtyping import Int8
