@@ -7,6 +7,8 @@ A run that is there is not trained again, and a result that is there is not meas
 """
 
 import argparse
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +114,11 @@ def main() -> None:
         for seed in asked.seeds:
             run = changed(preset(asked.name), seed=seed)
             if not folder_of(asked.name, seed).exists():
-                train(run, folder_of(asked.name, seed), make_fabric(run), resume=False, console=Console(stderr=True))
+                folder, console = folder_of(asked.name, seed), Console(stderr=True)
+                outcome = train(run, folder, make_fabric(run), resume=False, console=console)
+                if outcome.reason != "done":
+                    shutil.rmtree(folder)
+                    sys.exit(f"seed {seed}: {outcome.reason} at step {outcome.step}, nothing is kept")
         for seed in () if asked.train_only else asked.seeds:
             if not result_of(asked.name, seed).exists():
                 result = measure(asked.name, seed)
