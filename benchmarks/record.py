@@ -22,7 +22,6 @@ from latentloop.files import read_json, write_json, writing
 from latentloop.presets import preset
 from latentloop.provenance import provenance
 from latentloop.schema import changed
-from latentloop.train.checkpoint import METRICS
 from latentloop.train.devices import make_fabric
 from latentloop.train.loop import train
 
@@ -48,12 +47,11 @@ def result_of(name: str, seed: int) -> Path:
 
 def measure(name: str, seed: int) -> dict[str, Any]:
     """Measure a trained run: fresh problems, the certificate, and where it was not trained."""
-    folder = folder_of(name, seed) / "last"
-    trained = LatentLoop.from_pretrained(folder)
+    trained = LatentLoop.from_pretrained(folder_of(name, seed) / "last")
     evaluation = evaluate_sizes(trained, SIZES, INSTANCES, skip=SKIP)
     certificate = [certify(trained, nodes) for nodes in (32, 128)]
     return {
-        "training": read_json(folder / METRICS),
+        "training": trained.checkpoint.metrics,
         "rows": evaluation["rows"],
         "skip": SKIP,
         "sizes": [size | {"wrong": len(size["wrong"])} for size in certificate],

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from latentloop.evaluate.metrics import wilson
 from latentloop.files import read_json, writing
 from latentloop.report.figures import results_figure
 from latentloop.report.graph import save_figure
@@ -292,7 +293,11 @@ def pictured(found: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Return what the picture shows: of each model all seeds, and of the largest one the problems far beyond training."""
     shown = {name: [{"rows": list(found[f"{name}-seed{seed}"]["rows"])} for seed in SEEDS] for name in MODELS}
     beyond = [row for row in found["derived"]["large"].values() if row["family"] == "random"]
-    shown[MODELS[-1]][0]["rows"] += [with_interval(row) for row in beyond]
+    for name in MODELS:
+        shown[name][0]["model"] = found[f"{name}-seed0"]["model"]
+    for row in beyond:
+        low, high = wilson(row["count"], row["problems"])
+        shown[MODELS[-1]][0]["rows"].append(row | {"solved_low": low, "solved_high": high})
     return shown
 
 

@@ -20,7 +20,7 @@ NAMES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir() and not p
 
 
 def test_something_is_shipped():
-    assert {"laptop-add", "laptop-add-1024", DEFAULT_MODEL} <= set(NAMES)
+    assert {"laptop-add", "laptop-all-4096", DEFAULT_MODEL} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)

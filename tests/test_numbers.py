@@ -76,9 +76,14 @@ def test_cards_are_what_their_results_say(name):
     assert (folder / "README.md").read_text() == card, f"run python checkpoints/ship.py checkpoints/{name}"
 
 
-def test_fresh_problems_come_after_those_of_the_recorded_scores():
-    for name in BUILD.MODELS:
-        assert SOURCES[f"{name}-fresh"]["settings"]["skip"] >= SOURCES[name]["evaluation"]["settings"]["instances"]
+@pytest.mark.parametrize("name", BUILD.MODELS)
+def test_seed_0_is_what_is_shipped_and_problems_were_fresh(name):
+    assert SOURCES[f"{name}-seed0"]["model"]["sha256"] == SOURCES[name]["evaluation"]["model"]["sha256"]
+    assert all(SOURCES[f"{name}-seed{seed}"]["skip"] >= 4096 for seed in BUILD.SEEDS)
+
+
+def test_the_large_problems_were_solved_by_the_shipped_weights():
+    assert SOURCES["large"]["model"]["sha256"] == SOURCES[BUILD.MODELS[-1]]["evaluation"]["model"]["sha256"]
 
 
 def test_the_picture_of_the_result_renders(tmp_path):
@@ -87,7 +92,7 @@ def test_the_picture_of_the_result_renders(tmp_path):
     figure.savefig(tmp_path / "results.png")
     lines = [line for axes in figure.axes for line in axes.lines if len(line.get_xdata()) > 2]
     assert len(figure.axes) == len(BUILD.MODELS)
-    assert max(x for line in lines for x in line.get_xdata()) == 1024
+    assert max(x for line in lines for x in line.get_xdata()) == 4096
     assert BUILD.PICTURE.stat().st_size > 10_000
 
 

@@ -327,7 +327,7 @@ def combine(operation, left, right):
 
 
 def test_every_auxiliary_loss_has_its_weight():
-    run = tiny("stable", lookup_weight=1.0, partial_weight=1.0)
+    run = tiny("stable", lookup_weight=1.0, partial_weight=1.0, lookup_noise=0.0)
     batch = batch_for(run)
 
     def loss(**weights):
@@ -348,7 +348,7 @@ GOLDEN = {
     "continuous": 10.624673843383789,
     "discrete": 10.616296768188477,
     "corrected": 10.616296768188477,
-    "stable": 3.258432626724243,
+    "stable": 3.21614933013916,
 }
 
 

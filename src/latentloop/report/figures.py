@@ -54,13 +54,13 @@ def results_figure(models: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
         axes.errorbar(
             [row["nodes"] for row in rows], shares, yerr=[errors, [0] * len(rows)],
             color="#1f5fa8", marker="o", markersize=5, linewidth=1.6, capsize=3,
-            label="shipped weights, 95 % interval", zorder=3,
+            label="seed 0 (shipped), 95 % interval", zorder=3,
         )  # fmt: skip
         for number, document in enumerate(documents[1:]):
             axes.plot(
                 [row["nodes"] for row in document["rows"]], [100 * row["solved"] for row in document["rows"]],
                 color="#d9822b", linestyle="none", marker="o", markersize=10, markerfacecolor="none",
-                label=None if number else "two other seeds", zorder=4,
+                label=None if number else "seeds 1 and 2", zorder=4,
             )  # fmt: skip
         axes.set_title(f"{name}\n{' '.join(about['config']['task']['operations'])}", fontsize=13)
         axes.set_xscale("log", base=2)
@@ -73,7 +73,7 @@ def results_figure(models: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
         axes.grid(color="#dddddd", linewidth=0.7)
         axes.spines[["top", "right"]].set_visible(False)
     handles, labels = panels[-1].get_legend_handles_labels()
-    order = sorted(range(len(labels)), key=lambda place: labels[place])  # the shipped weights first
+    order = sorted(range(len(labels)), key=lambda place: labels[place])  # seed 0 first
     figure.legend(
         [handles[place] for place in order], [labels[place] for place in order],
         loc="outside upper center", ncols=2, frameon=False, fontsize=12,

@@ -67,6 +67,8 @@ def _step(run: RunConfig, graph: GraphConfig, model: Transformer) -> tuple[float
     for number, layer in enumerate(model.layers):
         asked = read if run.method.pin_static and number == len(model.layers) - 1 else lengths
         weights = sum(p.numel() for p in layer.parameters())
-        forward += 2 * float((keys * lengths + (weights - keys) * asked + products * width * asked * lengths).sum())
+        window = model.positions.window_of(number)
+        seen = lengths if window is None else lengths.clamp(max=window.shape[-1])
+        forward += 2 * float((keys * lengths + (weights - keys) * asked + products * width * asked * seen).sum())
     passes = iterations * math.ceil(len(batch) / run.train.micro_batch)
     return float(lengths.sum()) * iterations, 3 * iterations * forward, float(passes)
