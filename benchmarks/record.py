@@ -17,7 +17,7 @@ from rich.console import Console
 from latentloop.evaluate.certify import certify, worst_lookups
 from latentloop.evaluate.generalization import evaluate_sizes
 from latentloop.evaluate.pretrained import LatentLoop
-from latentloop.evaluate.stress import stress
+from latentloop.evaluate.stress import run_scenario, scenarios
 from latentloop.files import read_json, write_json, writing
 from latentloop.presets import preset
 from latentloop.provenance import provenance
@@ -49,14 +49,16 @@ def measure(name: str, seed: int) -> dict[str, Any]:
     """Measure a trained run: fresh problems, the certificate, and where it was not trained."""
     trained = LatentLoop.from_pretrained(folder_of(name, seed) / "last")
     evaluation = evaluate_sizes(trained, SIZES, INSTANCES, skip=SKIP)
-    certificate = [certify(trained, nodes) for nodes in (32, 128)]
+    certificate = [certify(trained, 32)]
+    trouble = [scenario for scenario in scenarios(trained, GOAL, STRESSED, SKIP) if scenario.nodes == GOAL]
+    stressed = [{"scenario": one.name, "nodes": GOAL} | run_scenario(trained, one).figures() for one in trouble]
     return {
         "training": trained.checkpoint.metrics,
         "rows": evaluation["rows"],
         "skip": SKIP,
         "sizes": [size | {"wrong": len(size["wrong"])} for size in certificate],
         "worst_lookups": worst_lookups(trained),
-        "stress": list(stress(trained, 128, STRESSED, skip=SKIP)),
+        "stress": stressed,
         "model": trained.describe(),
         "provenance": provenance(),
     }

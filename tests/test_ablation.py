@@ -65,7 +65,12 @@ def test_a_row_is_measured_once_and_drawn(ablation, tmp_path):
     gone = ablation.read_rows()["add", "no curriculum", 0] | {"choice": ablation.GONE[0]}
     ablation.add_row(gone)
     lines = [json.loads(line) for line in ablation.RESULTS.read_text().splitlines()]
-    assert [line.get("choice") for line in lines] == [None, *[name for _, name in jobs[:2]], ablation.GONE[0], ablation.BASE]
+    assert [line.get("choice") for line in lines] == [
+        None,
+        *[name for _, name in jobs[:2]],
+        ablation.GONE[0],
+        ablation.BASE,
+    ]
     ablation.draw()
     rows = [line.split(" | ")[:2] for line in (tmp_path / "docs" / "ablation.md").read_text().splitlines()]
     names = [ablation.BASE, "no curriculum", f"{ablation.GONE[0]} †", ablation.BASE]

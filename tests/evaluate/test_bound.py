@@ -28,9 +28,7 @@ LOCAL = LocalConfig()
 
 def looking_up(seed=0, positions=LOCAL, names=12, sharpness=3.0, heads=1):
     """A model whose first head compares names and prefers tokens that hold a number, with some noise in all weights."""
-    settings = ModelConfig(
-        positions=positions, width=32, heads=4, first_heads=heads, dropout=0.0
-    )
+    settings = ModelConfig(positions=positions, width=32, heads=4, first_heads=heads, dropout=0.0)
     task = replace(TASK, names=names)
     run = RunConfig(method=Stable(), task=task, graph=GraphConfig(nodes=2, leaves=1), model=settings)
     model = build_model(replace(run, train=replace(run.train, seed=seed))).eval()

@@ -171,5 +171,9 @@ def test_results_become_tables_and_cards():
     assert "What is built in" not in card
     evaluation["model"]["config"] = preset("tiny-stable").to_dict()
     card = model_card("clockwork", metrics, evaluation, certificate, trouble)
-    for item in ("*Intermediate values.* In", "*The algorithm.* Targets", "the last one a window of 8 tokens, with a bias"):
+    for item in (
+        "*Intermediate values.* In",
+        "*The algorithm.* Targets",
+        "the last one a window of 8 tokens, with a bias",
+    ):
         assert item in card

@@ -262,7 +262,10 @@ def test_damaged_checkpoints_are_refused(damage, run, finished, tmp_path, monkey
         ),
         (["train", "--preset", "tiny-stable", "--seed", str(2**64)], "up to but not 2^64"),
         (["train", "--preset", "tiny-stable", "--lookup-noise", "-1"], "--lookup-noise must be at least 0"),
-        (["train", "--preset", "tiny-stable", "--true-states", "1.9"], "--true-states must be at least 0 and at most 1"),
+        (
+            ["train", "--preset", "tiny-stable", "--true-states", "1.9"],
+            "--true-states must be at least 0 and at most 1",
+        ),
         (["train", "--preset", "tiny-stable", "--window", "0"], "--window must be at least 1, got 0"),
         (["train", "--preset", "tiny-add", "--preset", "tiny-discret"], "unknown preset 'tiny-discret'"),
         (["train", "--preset", "tiny-stable", "--states", "0"], "states must be at least 1"),

@@ -25,9 +25,7 @@ class Halt(Protocol):
         ...
 
 
-def update(
-    model: Transformer, state: State, layout: Layout, lookups: Lookups | None = None
-) -> tuple[State, Output]:
+def update(model: Transformer, state: State, layout: Layout, lookups: Lookups | None = None) -> tuple[State, Output]:
     """Apply the block once, then decide."""
     output = model(state, layout, lookups)
     return decide(model, output, state, layout), output
