@@ -90,7 +90,7 @@ def naive(name, positions, attention, x, layer):
             result[i + half] = a * math.sin(angle) + b * math.cos(angle)
         return result
 
-    empty_self = name == "local" and layer == 0
+    self_sink = name == "local" and layer == 0
     for b in range(batch):
         for h in range(heads):
             part = slice(h * dim, (h + 1) * dim)
@@ -106,10 +106,10 @@ def naive(name, positions, attention, x, layer):
                     score = score / math.sqrt((3 if name == "deberta" else 1) * dim)
                     if name == "local" and layer:
                         score = score + positions.tables[layer - 1][h, i - j]
-                    scores.append(torch.zeros_like(score) if empty_self and j == i else score)
+                    scores.append(torch.zeros_like(score) if self_sink and j == i else score)
                 weights = torch.stack(scores).softmax(0)
                 patterns[b, h, i, first : i + 1] = weights
-                seen = [j for j in range(first, i + 1) if not (empty_self and j == i)]
+                seen = [j for j in range(first, i + 1) if not (self_sink and j == i)]
                 out[b, i, part] = sum((weights[j - first] * v[b, j, part] for j in seen), torch.zeros(dim))
     return attention.out(out), patterns
 

@@ -41,8 +41,8 @@ class ModelConfig(Config):
     embedding_std: float = 0.02
     """Standard deviation of the initial embeddings (the authors': 1)."""
     lookup_noise: float = 0.0
-    """Noise added to the attention scores of the first layer in training, as a standard deviation: it grows from 0 to this,
-    so that look-ups are learned first and then learn to be found clearly."""
+    """Standard deviation of Gaussian noise on the first layer's attention scores in training, at its end: it grows linearly
+    from 0, so that look-ups are learned first, and their margins then; 0: none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -54,8 +54,8 @@ class LookupBound:
     operations: Float[ndarray, "case name"]
     equals: Float[ndarray, "case name"]
     sep: Float[ndarray, "case name"]
-    nothing: Float[ndarray, "case name"]
-    """The empty key in place of the query's own, where there is one."""
+    sink: Float[ndarray, "case name"]
+    """The attention sink in place of the query's own key, where there is one."""
 
     def attention(self, nodes: int) -> dict[str, float]:
         """Return the least share of attention that goes where it should, by case, in any problem of so many nodes."""
@@ -65,7 +65,7 @@ class LookupBound:
         equation = np.maximum(variables, self.constants) + self.equals + self.sep
         others = self.others[..., nodes - 2] if nodes > 1 else 0.0
         rounding = 2 * (nodes * (2 * MAX_FAN_IN + 2) + 8) * ROUNDOFF  # of a sum over all tokens
-        rivals = (others + nodes * equation + self.nothing) * (1 + rounding)
+        rivals = (others + nodes * equation + self.sink) * (1 + rounding)
         least = (1 / (1 + rivals)).min(1) * (1 - rounding)
         return dict(zip(CASES, least.tolist(), strict=True))
 
@@ -99,7 +99,7 @@ def lookup_bound(config: ModelConfig, vocabulary: Vocabulary, weights: dict[str,
 
 def _bound_head(head: int, config: ModelConfig, vocabulary: Vocabulary, weights: dict[str, ndarray]) -> LookupBound:
     names, modulus = vocabulary.task.names, vocabulary.task.modulus
-    empty_self = config.positions.name == "local"
+    self_sink = config.positions.name == "local"
     values = [*range(modulus), vocabulary.empty]
     name, value = np.repeat(np.arange(names), len(values)), np.tile(values, names)
     keys = Rows.project(1, head, config, weights, _tokens(weights, vocabulary, "variable", variable=name, value=value))
@@ -132,13 +132,13 @@ def _bound_head(head: int, config: ModelConfig, vocabulary: Vocabulary, weights:
             "operations": asked.scores(special["operations"])[1].max(1),
             "equals": asked.scores(special["equals"])[1][:, 0],
             "sep": asked.scores(special["sep"])[1][:, 0],
-            "nothing": np.full(len(rows), 0.0 if empty_self else -np.inf),
+            "sink": np.full(len(rows), 0.0 if self_sink else -np.inf),
         }
         # A definition with a number must outweigh everything else. Where it is empty, what matters is that no number is found
         # elsewhere: what holds none, such as the tokens of its own equation, must outweigh constants and other definitions.
         known = own_low[:, :-1].min(1)
         resting = [own_low[:, -1], *(asked.scores(special[kind])[0][:, 0] for kind in ("equals", "sep"))]
-        empty = np.logaddexp.reduce([*resting, rivals["nothing"]])
+        empty = np.logaddexp.reduce([*resting, rivals["sink"]])
         numbers = {kind: np.full(len(rows), -np.inf) for kind in rivals} | {
             kind: rivals[kind] for kind in ("others", "constants")
         }

@@ -88,17 +88,15 @@ class Attention(nn.Module):
         queries = queries * scale
         # Mix values [batch, head, query, dim].
         window = positions.window_of(self.layer)
-        empty_self = positions.empty_self and self.layer == 0
-        fused = positions.fusable and chosen is None and window is None and not (empty_self and visible is not None)
+        self_sink = positions.self_sink and self.layer == 0
+        fused = positions.fusable and chosen is None and window is None and not (self_sink and visible is not None)
         z = None
         if mix is not None:
             z = mix(queries[0], keys[0], values[0])[None]
         elif window is not None:
             z = self._windowed(queries, keys, values, window, chosen, visible)
         elif not fused or self.tap.wants("scores") or self.tap.wants("pattern"):
-            z, replaced = self._explicit(
-                queries, keys, values, positions, scale, chosen, visible, empty_self=empty_self
-            )
+            z, replaced = self._explicit(queries, keys, values, positions, scale, chosen, visible, self_sink=self_sink)
             z = None if fused and not replaced else z  # the kernel's result counts, so that looking changes no bit
         if z is None:
             causal = visible is None and queries.shape[-2] > 1
@@ -107,7 +105,8 @@ class Attention(nn.Module):
                 later = torch.ones_like(noise, dtype=torch.bool).triu(1)
                 visible, causal = noise.masked_fill(later, -torch.inf), False
             dropout = self.dropout if self.training else 0.0
-            if empty_self:  # all keys move up by one place, so that each token's own place has the one before it
+            # All keys move up by one place: a sink comes first, and a token's own key is out of its sight.
+            if self_sink:
                 keys, values = (F.pad(x[:, :, :-1], (0, 0, 1, 0)) for x in (keys, values))
             z = F.scaled_dot_product_attention(
                 queries, keys, values, attn_mask=visible, dropout_p=dropout, is_causal=causal, scale=1.0
@@ -138,7 +137,7 @@ class Attention(nn.Module):
         chosen: Int[Tensor, "batch query"] | None,
         visible: Tensor | None,
         *,
-        empty_self: bool,
+        self_sink: bool,
     ) -> tuple[Float[Tensor, "batch head query dim"], bool]:
         """Return mixed values, computed a block of queries at a time, and whether a listener replaced something."""
         length, columns = queries.shape[-2], keys.shape[-2]
@@ -159,7 +158,7 @@ class Attention(nn.Module):
                 chosen=chosen,
             )  # [batch, head, block, reach]
             scores = scores if noise is None else scores + noise[start:end, :reach]
-            itself = _one_hot(reach, start, end, columns - length, chosen, scores.device) if empty_self else None
+            itself = _one_hot(reach, start, end, columns - length, chosen, scores.device) if self_sink else None
             if itself is not None:
                 scores = scores.masked_fill(itself, 0.0)
             self._hide_later(scores, -torch.inf, start, chosen, visible)

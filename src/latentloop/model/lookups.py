@@ -3,7 +3,7 @@
 Where the first layer knows no positions, its queries, keys and values depend on tokens alone, and between two iterations few
 tokens change: right-hand sides that became known. So each query keeps the sum of its weights and of its weighted values.
 Where a key changes, its old share is taken out and its new one put in: the same sums in another order, at a cost that grows
-with what changed, not with the square of the length. In place of its own key, each query has an empty one.
+with what changed, not with the square of the length. In place of its own key, each query has an attention sink.
 """
 
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ class Lookups:
         reach = int(rows[-1]) + 1
         scores = queries[:, rows] @ keys[:, :reach].mT  # [head, row, key]
         scores.masked_fill_(torch.arange(reach, device=rows.device) >= rows[:, None], -torch.inf)
-        top = scores.amax(-1, keepdim=True).clamp(min=0)  # of the empty key, whose score is 0
+        top = scores.amax(-1, keepdim=True).clamp(min=0)  # the sink's score
         weights = (scores - top).exp_()
         self.top[:, rows] = top[..., 0].double()
         self.weight[:, rows] = weights.sum(-1, dtype=torch.float64) + (-top[..., 0].double()).exp()

@@ -20,8 +20,8 @@ class Positions(nn.Module, ABC):
 
     terms: int = 1
     """Number of products summed in a score: scores are divided by the square root of terms x head size."""
-    empty_self: bool = False
-    """Whether tokens of the first layer see an empty key and value in place of their own: a score of 0, and nothing to add."""
+    self_sink: bool = False
+    """Whether tokens of the first layer have an attention sink in place of their own key: score 0, value 0."""
     enters: bool = False
     """Whether it acts on what enters the block."""
     fusable: bool = True
@@ -184,11 +184,10 @@ class DisentangledPositions(Positions):
 class LocalPositions(Positions):
     """Global, then local: the first layer has no positions, the others see a few tokens back, each with a learned bias.
 
-    A look-up never needs the token that asks. In its place stands an empty key, on which attention rests where there is
-    nothing to look up; else a definition may find itself.
+    A look-up never needs the token that asks. An attention sink stands in its place, else a definition may find itself.
     """
 
-    empty_self = True
+    self_sink = True
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)

@@ -134,7 +134,7 @@ class Transformer(nn.Module):
 
     def keeps_lookups(self, layout: Layout) -> bool:
         """Return whether the sums of the first layer are worth keeping between iterations: for one large problem."""
-        plain = self.positions.empty_self and self.method.row.carries == "state"
+        plain = self.positions.self_sink and self.method.row.carries == "state"
         large = len(layout) == 1 and layout.mask.shape[1] >= LEAST_LENGTH
         return plain and large and not (torch.is_grad_enabled() or self.training or self.taps.listeners)
 
