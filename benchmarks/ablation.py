@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from latentloop.config import RunConfig
+from latentloop.config import ModelConfig, RunConfig
 from latentloop.evaluate.certify import worst_lookups
 from latentloop.evaluate.generalization import evaluate_size
 from latentloop.evaluate.pretrained import LatentLoop
@@ -132,7 +132,7 @@ def measure(task: str, name: str, seed: int) -> dict[str, Any]:
         "seed": seed,
         "steps": outcome.step,
         "step_cost": round(cost, 4),
-        **_scores(LatentLoop(checkpoint)),
+        **_scores(LatentLoop(checkpoint), name),
         "curve": columns([row for row in rows if row["kind"] == "train"]),
         "provenance": provenance() | {"threads": torch.get_num_threads()},
     }
@@ -145,7 +145,7 @@ def columns(curve: list[dict[str, float]]) -> dict[str, list[float | None]]:
     return {name: [round(point[name], CURVE[name]) if name in point else None for point in curve] for name in names}
 
 
-def _scores(trained: LatentLoop) -> dict[str, Any]:
+def _scores(trained: LatentLoop, name: str) -> dict[str, Any]:
     """Measure a model on what is the same for all rows of a task."""
     run = trained.run
     problems = validation_problems(run.task, replace(run.graph, fan_ins=None), VALIDATION)
@@ -155,7 +155,7 @@ def _scores(trained: LatentLoop) -> dict[str, Any]:
     unsolved = sum(not np.array_equal(end.states[-1], values) for end, values in zip(ends, truth, strict=True))
     solved = {str(nodes): evaluate_size(trained, nodes, INSTANCES).figures()["solved"] for nodes in SIZES}
     worst = worst_lookups(trained)
-    least = None if worst is None or run.model.sharpen != "none" else worst["attention"]["128"]
+    least = None if worst is None or "log-n" in CHOICES[name].values() else worst["attention"]["128"]["known"]
     return {"unsolved": unsolved, "solved": solved, "least_attention": least}
 
 
@@ -199,7 +199,7 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def run_missing(jobs: int) -> bool:
+def run_missing(jobs: int, tasks: Sequence[str], seeds: Sequence[int]) -> bool:
     """Run every row that has no result yet, each in a process with one thread; return whether none failed."""
 
     def run_one(job: tuple[int, tuple[str, str]]) -> bool:
@@ -211,7 +211,8 @@ def run_missing(jobs: int) -> bool:
         return done.returncode == 0
 
     done = read_rows()
-    jobs_left = [(seed, row) for seed in SEEDS for row in ROWS if (*row, seed) not in done and row[1] not in GONE]
+    wanted = [(seed, row) for seed in seeds for row in ROWS if row[0] in tasks and (*row, seed) not in done]
+    jobs_left = [(seed, row) for seed, row in wanted if row[1] not in GONE or hasattr(ModelConfig(), "sharpen")]
     with ThreadPoolExecutor(jobs) as pool:
         return all(list(pool.map(run_one, jobs_left)))
 
@@ -241,26 +242,29 @@ def spread(found: list[float | None], form: str) -> str:
 
 
 def draw() -> None:
-    """Write the tables and the picture of all results so far."""
+    """Write the tables and the pictures of all results so far."""
     rows = read_rows()
-    tables, pictures = {}, {}
-    for task in TASKS:
+    sections = []
+    for task, title in TITLES.items():
         results: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for name, seed in ((name, seed) for name in CHOICES for seed in SEEDS if (task, name, seed) in rows):
             results[name].append(rows[task, name, seed])
         if BASE not in results:
-            sys.exit(f"no result of {BASE!r} for {task} in {RESULTS.name} yet: run `python benchmarks/ablation.py`")
-        tables[task] = "\n".join(_line(name, runs) for name, runs in results.items())
-        steps = results[BASE][0]["steps"]
-        for name, runs in results.items():
-            drawn = [[_shared(point, run["steps"]) for point in points_of(run["curve"])] for run in runs]
-            pictures[f"{task}: {_marked(name)}"] = [{"curve": curve} for curve in drawn]
-        tables[f"{task}_steps"] = f"{steps:,}"
-    with writing(ROOT / "docs" / "ablation.md") as file:
-        file.write(PAGE.format(**tables))
-    for task in TASKS:
-        panels = {name.partition(": ")[2]: runs for name, runs in pictures.items() if name.startswith(f"{task}: ")}
+            continue
+        steps, lines = results[BASE][0]["steps"], [_line(name, runs) for name, runs in results.items()]
+        picture = f"![Learning curves](ablation-{task}.png)"
+        sections.append("\n".join([f"## {title}, {steps:,} steps", "", HEADS, *lines, "", picture, ""]))
+        panels = {
+            _marked(name): [
+                {"curve": [_shared(point, run["steps"]) for point in points_of(run["curve"])]} for run in runs
+            ]
+            for name, runs in results.items()
+        }
         save_figure(ablation_figure(panels, BASE), ROOT / "docs" / f"ablation-{task}.png")
+    if not sections:
+        sys.exit(f"no result of {BASE!r} in {RESULTS.name} yet: run `python benchmarks/ablation.py`")
+    with writing(ROOT / "docs" / "ablation.md") as file:
+        file.write(PAGE.format(sections="\n".join(sections)))
 
 
 def _shared(point: dict[str, float], steps: int) -> dict[str, float]:
@@ -285,33 +289,19 @@ def _marked(name: str) -> str:
 
 HEADS = """| | seeds | % of the time to 99 % | unsolved of 512 at N = 32 | least attention, N = 128 | N = 64 | N = 128 |
 | --- | --- | --- | --- | --- | --- | --- |"""
-PAGE = f"""# What each part of the recipe is worth
+TITLES = {"add": "Sums", "all": "All three operations, half of the recipe's time"}
+PAGE = """# What each part of the recipe is worth
 
-The recipe, then one part taken away or one thing added, for sums (`laptop-add`, {{add_steps}} steps) and for all three
-operations (`laptop-all`, the first {{all_steps}} steps of a shorter schedule: half of the recipe). Every run starts from
-scratch and gets the same time on one core: where a step costs more, there are fewer. Numbers are the median of the seeds
-(least .. most). *Time to 99 %* is the share of it after which equations of three operands stay 99 % right in training, on
-the states that the row itself trains on; a dash is never. *Unsolved* are validation problems of 32 nodes, halting at the
-fixed point. *Least attention* is the worst case of a look-up over every problem of 128 nodes and every state (not computed
-for log-n). The last columns are the share of 64 published problems fully solved: they show what a part does beyond the
-training sizes, and chose nothing.
+The recipe, then one part taken away or one thing added. Every run starts from scratch and gets the same time on one core: where
+a step costs more, there are fewer. Numbers are the median of the seeds (least .. most). *Time to 99 %* is the share of it after
+which equations of three operands stay 99 % right in training, on the states that the row itself trains on; a dash is never.
+*Unsolved* are validation problems of 32 nodes, halting at the fixed point. *Least attention* is the worst case of looking up a
+number, over every problem of 128 nodes and every state (not computed for log-n). The last columns are the share of 64 published
+problems fully solved: they show what a part does beyond the training sizes, and chose nothing.
 
 † Made no difference that would justify it: the setting is gone, so the row cannot be run again.
 
-## Sums
-
-{HEADS}
-{{add}}
-
-![Learning curves of sums](ablation-add.png)
-
-## All three operations, half of the time
-
-{HEADS}
-{{all}}
-
-![Learning curves of all three operations](ablation-all.png)
-
+{sections}
 Equations of three operands that are right in training, against time: gray is the recipe, color the changed part, one line a
 seed. Made by `python benchmarks/ablation.py`; results, settings and machine are in `benchmarks/results/ablation.jsonl`.
 """
@@ -322,6 +312,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--one", nargs=2, metavar=("TASK", "ROW"))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--draw", action="store_true")
     asked = parser.parse_args()
@@ -330,7 +322,7 @@ def main() -> None:
         read_rows()  # better refused now than after the training
         add_row(measure(*asked.one, asked.seed))
         return
-    succeeded = asked.draw or run_missing(asked.jobs)
+    succeeded = asked.draw or run_missing(asked.jobs, asked.tasks, asked.seeds)
     draw()
     sys.exit(0 if succeeded else 1)
 

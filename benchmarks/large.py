@@ -1,4 +1,4 @@
-"""How far it goes: problems of 256 to 4,096 nodes, chains as deep as they are long, and what one problem takes.
+"""How far it goes: problems of 1,024 and 4,096 nodes, chains as deep as they are long, and what one problem takes.
 
 python benchmarks/large.py [CHECKPOINT]      (benchmarks/results/large.json; what is there already is not measured again)
 """
@@ -20,8 +20,6 @@ from latentloop.task.splits import published_problems
 
 PATH = Path(__file__).parent / "results" / "large.json"
 PROBLEMS = {
-    ("random", 256): 256,
-    ("random", 512): 128,
     ("random", 1024): 64,
     ("random", 4096): 16,
     ("chain", 1024): 1,
@@ -62,13 +60,15 @@ def main() -> None:
     """Measure what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint", nargs="?", default="laptop-all-4096")
-    trained = LatentLoop.from_pretrained(parser.parse_args().checkpoint)
+    parser.add_argument("--not-deeper", type=int, default=4096, help="leave out chains of more nodes")
+    asked = parser.parse_args()
+    trained = LatentLoop.from_pretrained(asked.checkpoint)
     stored = read_json(PATH) if PATH.exists() else {}
     about = trained.describe()
     rows = stored["rows"] if stored.get("model", {}).get("sha256") == about["sha256"] else []
     done = {(row["family"], row["nodes"]) for row in rows}
     for (family, nodes), count in PROBLEMS.items():
-        if (family, nodes) not in done:
+        if (family, nodes) not in done and (family == "random" or nodes <= asked.not_deeper):
             rows.append(measure(trained, family, nodes, count))
             write_json(PATH, {"rows": rows, "model": about})
             last = rows[-1]

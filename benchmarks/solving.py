@@ -1,4 +1,4 @@
-"""What one problem costs whoever asks a shipped model from Python.
+"""What one problem costs whoever asks a shipped model from Python, on an idle machine.
 
 python benchmarks/solving.py            (writes benchmarks/results/solving.json; seconds)
 """
@@ -13,24 +13,28 @@ from latentloop.files import write_json
 from latentloop.provenance import provenance
 from latentloop.task.splits import published_problems
 
-NODES, COUNT = 128, 8
+ASKED = (("laptop-all", 128, 8), ("laptop-all-4096", 1024, 4), ("laptop-all-4096", 4096, 1))
+"""Model, nodes, and problems."""
 
 
 def main() -> None:
     """Solve published problems one by one; the first is solved once more before, to warm up."""
-    trained = LatentLoop.from_pretrained()
-    problems = published_problems(trained.run.task, NODES, COUNT)
-    seconds = []
-    for row in (0, *range(COUNT)):
-        clock = time.perf_counter()
-        answer = trained.solve_problems(problems[row : row + 1])[0]
-        seconds.append({"seconds": time.perf_counter() - clock, "correct": answer.correct})
-    result = {"nodes": NODES, "problems": seconds[1:], "model": trained.describe(), "threads": torch.get_num_threads()}
+    rows = []
+    for name, nodes, count in ASKED:
+        trained = LatentLoop.from_pretrained(name)
+        problems = published_problems(trained.run.task, nodes, count)
+        seconds = []
+        for row in (*([0] if count > 1 else []), *range(count)):
+            clock = time.perf_counter()
+            answer = trained.solve_problems(problems[row : row + 1])[0]
+            seconds.append({"seconds": time.perf_counter() - clock, "correct": answer.correct})
+        seconds = seconds[-count:]
+        rows.append({"name": name, "nodes": nodes, "problems": seconds, "model": trained.describe()})
+        print(
+            f"{name}, {nodes} nodes: {min(x['seconds'] for x in seconds):.2f} to {max(x['seconds'] for x in seconds):.2f} s"
+        )
     path = Path(__file__).parent / "results" / "solving.json"
-    write_json(path, result | {"provenance": provenance()})
-    print(
-        f"{min(x['seconds'] for x in seconds[1:]):.3f} to {max(x['seconds'] for x in seconds[1:]):.3f} seconds a problem"
-    )
+    write_json(path, {"asked": rows, "threads": torch.get_num_threads(), "provenance": provenance()})
 
 
 if __name__ == "__main__":

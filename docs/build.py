@@ -13,6 +13,7 @@ from typing import Any
 
 from latentloop.evaluate.metrics import wilson
 from latentloop.files import read_json, writing
+from latentloop.report.console import rounded_down
 from latentloop.report.figures import results_figure
 from latentloop.report.graph import save_figure
 
@@ -54,7 +55,7 @@ def _indexed(document: dict[str, Any]) -> dict[str, Any]:
 
 def _derived(found: Mapping[str, Any]) -> dict[str, Any]:
     """Compute what the text sums up."""
-    runs = {name: [found[f"{name}-seed{seed}"] for seed in SEEDS] for name in MODELS}
+    runs = {name: seeds_of(found, name) for name in MODELS}
     rows = [row for results in runs.values() for result in results for row in result["rows"]]
     stress = [row for results in runs.values() for result in results for row in result["stress"]]
     random = [row["iterations_by_depth"] for row in stress if row["scenario"] == "random values"]
@@ -68,11 +69,20 @@ def _derived(found: Mapping[str, Any]) -> dict[str, Any]:
         "stress_problems": min(row["problems"] for row in stress),
         "random_low": min(random),
         "random_high": max(random),
-        "wrong": sum(size["wrong"] for results in runs.values() for result in results for size in result["sizes"]),
+        "wrong": sum(len(size["wrong"]) for results in runs.values() for result in results for size in result["sizes"]),
         "large": {f"{family} {nodes}": _counted(row) for (family, nodes), row in large.items()},
-        "solve_low": min(row["seconds"] for row in found["solving"]["problems"]),
-        "solve_high": max(row["seconds"] for row in found["solving"]["problems"]),
+        "solve": {str(row["nodes"]): _spread(row["problems"]) for row in found["solving"]["asked"]},
     }
+
+
+def _spread(problems: Sequence[dict[str, Any]]) -> dict[str, float]:
+    seconds = [row["seconds"] for row in problems]
+    return {"low": min(seconds), "high": max(seconds)}
+
+
+def seeds_of(found: Mapping[str, Any], name: str) -> list[Any]:
+    """Return the results of the seeds of a model that were trained and measured."""
+    return [found[f"{name}-seed{seed}"] for seed in SEEDS if f"{name}-seed{seed}" in found]
 
 
 def _counted(row: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +102,7 @@ def results_table(found: Mapping[str, Any]) -> str:
     lines = []
     large = found["derived"]["large"]
     for name in MODELS:
-        runs = [found[f"{name}-seed{seed}"] for seed in SEEDS]
+        runs = seeds_of(found, name)
         about = runs[0]["model"]
         beyond = [large[f"random {nodes}"] for nodes in (1024, 4096)] if name == MODELS[-1] else []
         lines.append(
@@ -113,8 +123,7 @@ def seeds_table(found: Mapping[str, Any]) -> str:
     """The recipe's: every training, with its certificate."""
     lines = []
     for name in MODELS:
-        for seed in SEEDS:
-            run = found[f"{name}-seed{seed}"]
+        for seed, run in enumerate(seeds_of(found, name)):
             rows, sizes = list(run["rows"]), list(run["sizes"])
             worst = min(run["stress"], key=lambda row: row["solved"])
             lines.append(
@@ -126,7 +135,7 @@ def seeds_table(found: Mapping[str, Any]) -> str:
                     str(sum(round(row["false_halts"] * row["problems"]) for row in rows)),
                     str(sum(round(row["cycles"] * row["problems"]) for row in rows)),
                     f"{100 * worst['solved']:.1f} %" + (f" ({worst['scenario']})" if worst["solved"] < 1 else ""),
-                    f"{sum(size['wrong'] for size in sizes)} of {sum(size['entries'] for size in sizes):,}",
+                    f"{sum(len(size['wrong']) for size in sizes)} of {sum(size['entries'] for size in sizes):,}",
                 ]
             )
     heads = ["`latentloop train --preset`", "seed", "training", "fully solved", "false halts", "cycles"]
@@ -149,13 +158,13 @@ def worst_table(found: Mapping[str, Any]) -> str:
     """The least attention of look-ups in the worst problem and state, worst of three seeds."""
     lines = []
     for name in MODELS:
-        bounds = [found[f"{name}-seed{seed}"]["worst_lookups"] for seed in SEEDS]
+        bounds = [run["worst_lookups"] for run in seeds_of(found, name)]
         for case, what in (
             ("known", "a definition with a number gets"),
             ("empty", "no number there: what holds none gets"),
         ):
             least = [
-                f"{min(bound['attention'][nodes][case] for bound in bounds):.4f}"
+                rounded_down(min(bound["attention"][nodes][case] for bound in bounds))
                 if nodes in bounds[0]["attention"]
                 else "-"
                 for nodes in ("32", "128", "1024", "4096")
@@ -163,7 +172,7 @@ def worst_table(found: Mapping[str, Any]) -> str:
             largest = min(bound["largest"][case] for bound in bounds)
             lines.append([f"`{name}`", what, *least, f"{largest:,}"])
     heads = [
-        "model, worst of three seeds",
+        "model, worst of its seeds",
         "case",
         "N = 32",
         "N = 128",
@@ -306,7 +315,7 @@ def built(text: str, found: Mapping[str, Any]) -> str:
 
 def pictured(found: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Return what the picture shows: of each model all seeds, and of the largest one the problems far beyond training."""
-    shown = {name: [{"rows": list(found[f"{name}-seed{seed}"]["rows"])} for seed in SEEDS] for name in MODELS}
+    shown = {name: [{"rows": list(run["rows"])} for run in seeds_of(found, name)] for name in MODELS}
     beyond = [row for row in found["derived"]["large"].values() if row["family"] == "random"]
     for name in MODELS:
         shown[name][0]["model"] = found[f"{name}-seed0"]["model"]

@@ -341,6 +341,16 @@ def test_every_auxiliary_loss_has_its_weight():
     torch.testing.assert_close(double - only, 2 * look + 3 * (plain - only - look))
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_validation_leaves_a_model_in_the_mode_it_was_in(training):
+    """A model left in training mode would be evaluated with noise and dropout from then on."""
+    run = tiny("stable")
+    model = build_model(run).train(training)
+    first = validate(Learner(model), batch_for(run), torch.device("cpu"))
+    assert model.training == training
+    assert validate(Learner(model), batch_for(run), torch.device("cpu")) == first
+
+
 GOLDEN = {
     "feedforward": 10.625234603881836,
     "recurrent": 10.62679386138916,

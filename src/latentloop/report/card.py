@@ -63,7 +63,7 @@ def model_card(
         operations=" ".join(config["task"]["operations"]),
         modulus=config["task"]["modulus"],
         last=config["task"]["names"] - 1,
-        command=metrics["provenance"]["command"],
+        command=f"latentloop train --preset {name} --seed {config['train']['seed']}",
         seed=config["train"]["seed"],
         steps=metrics["step"],
         minutes=metrics["seconds"] / 60,

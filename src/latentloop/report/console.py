@@ -1,5 +1,6 @@
 """Problems, solutions and results as tables for a terminal, however narrow."""
 
+import math
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -229,6 +230,11 @@ def verdict(document: dict[str, Any], most: int = 10) -> str:
     return "\n".join(lines)
 
 
+def rounded_down(share: float) -> str:
+    """Write a bound from below: never more than it is."""
+    return f"{math.floor(10_000 * share) / 10_000:.4f}"
+
+
 def worst_lookups_line(found: dict[str, Any] | None) -> str:
     """Return in a line each what look-ups find at least in the worst problem and state, and what they do not find."""
     if found is None:
@@ -236,7 +242,9 @@ def worst_lookups_line(found: dict[str, Any] | None) -> str:
     kinds = {"known": "a definition with a number gets", "empty": "where it is empty, tokens without a number get"}
     lines = ["look-ups in the worst problem and the worst state, share of the attention:"]
     for case, what in kinds.items():
-        each = ", ".join(f"{least[case]:.4f} at {int(nodes):,} nodes" for nodes, least in found["attention"].items())
+        each = ", ".join(
+            f"{rounded_down(least[case])} at {int(nodes):,} nodes" for nodes, least in found["attention"].items()
+        )
         largest = found["largest"][case]
         where = "for all of its names" if largest == found["names"] else f"up to {largest:,} nodes"
         lines.append(f"- {what} at least {each}; {found['share']} or more {where}")

@@ -20,7 +20,7 @@ def validation_batch(run: RunConfig) -> TrainingBatch:
 @torch.inference_mode()
 def validate(learner: Learner, batch: TrainingBatch, device: torch.device) -> dict[str, float]:
     """Return the loss of a batch, and the accuracy by kind of target."""
-    was_training = learner.training
+    was_training = learner.model.training  # a new learner is in training mode, whatever its model is in
     learner.eval()
     totals = {name: count.to(device) for name, count in batch.totals().items()}
     counts: Sums = {}
