@@ -320,7 +320,8 @@ def main() -> None:
     if asked.one:
         torch.set_num_threads(1)
         read_rows()  # better refused now than after the training
-        add_row(measure(*asked.one, asked.seed))
+        task, name = asked.one
+        add_row(measure(task, name, asked.seed))
         return
     succeeded = asked.draw or run_missing(asked.jobs, asked.tasks, asked.seeds)
     draw()

@@ -128,7 +128,7 @@ class Transformer(nn.Module):
 
     def disturb(self, done: float) -> None:
         """Let the noise in the first layer's scores grow with the share of the training that is done."""
-        noise = self.layers[0].attention.noise
+        noise = self.layers[0].attention.noise  # pyrefly: ignore
         if noise is not None:
             noise.fill_(self.config.lookup_noise * done)
 
