@@ -164,9 +164,15 @@ def read_rows() -> dict[tuple[str, str, int], dict[str, Any]]:
     if not RESULTS.exists():
         return {}
     recipes, *rows = (parse_json(line) for line in RESULTS.read_bytes().splitlines())
-    if any(not _same(recipes[task], run_of(task, BASE, 0).to_dict()) for task in TASKS):
+    today = json.loads(to_json(recipes_of()))
+    if any(not _same(recipes[task], today[task]) for task in TASKS):
         sys.exit(f"{RESULTS} holds results of another recipe than today's: move it away, and measure again")
     return {(row["task"], row["choice"], row["seed"]): row for row in rows}
+
+
+def recipes_of() -> dict[str, Any]:
+    """Return the settings of each task's recipe."""
+    return {task: run_of(task, BASE, 0).to_dict() for task in TASKS}
 
 
 def _same(stored: Any, now: Any) -> bool:
@@ -180,11 +186,9 @@ def add_row(row: dict[str, Any]) -> None:
     """Add a result to those stored, one process at a time."""
     with _alone(RESULTS.parent):
         rows = read_rows() | {(row["task"], row["choice"], row["seed"]): row}
-        places = [(task, name) for task, name in ROWS]
-        ordered = sorted(rows.values(), key=lambda row: (places.index((row["task"], row["choice"])), row["seed"]))
-        recipes = {task: run_of(task, BASE, 0).to_dict() for task in TASKS}
+        ordered = sorted(rows.values(), key=lambda row: (ROWS.index((row["task"], row["choice"])), row["seed"]))
         with writing(RESULTS) as file:
-            file.writelines(to_json(line) + "\n" for line in (recipes, *ordered))
+            file.writelines(to_json(line) + "\n" for line in (recipes_of(), *ordered))
 
 
 @contextmanager

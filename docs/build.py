@@ -189,10 +189,9 @@ def factors_table(found: Mapping[str, Any]) -> str:
     config = found[f"{MODELS[-1]}-seed0"]["model"]["config"]["graph"]
     nodes, depth = config["nodes"], config["depth_limit"]
     tokens = 8 * nodes - 1
-    random, chain = (
-        large["random 4096"],
-        max((large["chain 1024"], large["chain 4096"]), key=lambda row: row["count"] * row["nodes"]),
-    )
+    random = large["random 4096"]
+    solved_chains = [row for key, row in large.items() if key.startswith("chain") and row["count"]]
+    chain = max(solved_chains, key=lambda row: row["nodes"])
     lines = [
         ["nodes", f"{nodes}", f"{random['nodes']:,}", f"{random['nodes'] / nodes:.0f}x"],
         ["depth", f"{depth}", f"{chain['depth']['most']:,} (a chain)", f"{chain['depth']['most'] / depth:.0f}x"],
