@@ -70,8 +70,9 @@ def _derived(found: Mapping[str, Any]) -> dict[str, Any]:
         "random_low": min(random),
         "random_high": max(random),
         "wrong": sum(len(size["wrong"]) for results in runs.values() for result in results for size in result["sizes"]),
+        "missed": runs[MODELS[-1]][0]["rows"][128]["problems"] - runs[MODELS[-1]][0]["rows"][128]["count"],
         "large": {f"{family} {nodes}": _counted(row) for (family, nodes), row in large.items()},
-        "solve": {str(row["nodes"]): _spread(row["problems"]) for row in found["solving"]["asked"]},
+        "solve": {row["nodes"]: _spread(row["problems"]) for row in found["solving"]["asked"]},
     }
 
 

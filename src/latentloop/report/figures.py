@@ -39,7 +39,7 @@ def results_figure(models: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
     figure = Figure(figsize=(10.5, 4.4), layout="constrained")
     panels = figure.subplots(1, len(models), sharex=True, sharey=True, squeeze=False)[0]
     sizes = sorted({row["nodes"] for documents in models.values() for one in documents for row in one["rows"]})
-    left, right = min(sizes) / 1.25, max(sizes) * 1.25
+    left, right = min(sizes) / 6, max(sizes) * 1.25
     for axes, (name, documents) in zip(panels, models.items(), strict=True):
         about = documents[0]["model"]
         trained_to = about["config"]["graph"]["nodes"]
@@ -72,7 +72,7 @@ def results_figure(models: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
         axes.tick_params(axis="x", rotation=45)
         axes.grid(color="#dddddd", linewidth=0.7)
         axes.spines[["top", "right"]].set_visible(False)
-    handles, labels = panels[-1].get_legend_handles_labels()
+    handles, labels = panels[0].get_legend_handles_labels()
     order = sorted(range(len(labels)), key=lambda place: labels[place])  # seed 0 first
     figure.legend(
         [handles[place] for place in order], [labels[place] for place in order],
