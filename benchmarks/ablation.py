@@ -48,7 +48,7 @@ from latentloop.train.optimizer import MovingAverage, make_optimizer
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "ablation.jsonl"
-"""The recipe with everything on, and then a line for each run."""
+"""The recipes, and then a line for each run."""
 SEEDS = (0, 1, 2)
 TASKS: dict[str, tuple[str, float]] = {"add": ("laptop-add", 1.0), "all": ("laptop-all", 0.5)}
 """The preset of each task, and the share of its steps that a run of it gets here."""
@@ -72,7 +72,7 @@ CHOICES: dict[str, dict[str, Any]] = {
 }
 """What each row changes; a gated MLP of ratio 3 has about as many weights as a plain one of ratio 4."""
 GONE = ("with log-n attention", "with gated MLPs", "with character embeddings")
-"""Rows whose setting was deleted after they were measured: their results stay, and cannot be had again."""
+"""Rows whose setting is no longer in the code: they run on a checkout that still has it, and their results stay."""
 ADD_ONLY = ("no noise in look-ups", "true states only", "AdamW alone")
 """Rows that are measured for sums alone."""
 ROWS = [(task, name) for task in TASKS for name in CHOICES if task == "add" or name not in ADD_ONLY]
@@ -216,7 +216,7 @@ def run_missing(jobs: int, tasks: Sequence[str], seeds: Sequence[int]) -> bool:
 
     done = read_rows()
     wanted = [(seed, row) for seed in seeds for row in ROWS if row[0] in tasks and (*row, seed) not in done]
-    jobs_left = [(seed, row) for seed, row in wanted if row[1] not in GONE or hasattr(ModelConfig(), "sharpen")]
+    jobs_left = [(seed, row) for seed, row in wanted if row[1] not in GONE or hasattr(ModelConfig, "sharpen")]
     with ThreadPoolExecutor(jobs) as pool:
         return all(list(pool.map(run_one, jobs_left)))
 

@@ -69,7 +69,7 @@ TABLE = """# Records
 
 Seconds of training on two idle cores to a model that then solves {problems:,} of {problems:,} fresh problems of {nodes} nodes,
 halting at the fixed point. Trained on up to 32 nodes. A record needs three seeds in a row, 0, 1 and 2, and counts the slowest.
-Made by `python benchmarks/record.py PRESET`; curves, settings and machine are in the results that each row names.
+Made by `python benchmarks/record.py PRESET`; settings, scores and machine are in the results that each row names.
 
 | preset | date | seconds, seeds 0, 1, 2 | solved at {nodes} | record | commit | results |
 | --- | --- | --- | --- | --- | --- | --- |

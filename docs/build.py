@@ -56,20 +56,10 @@ def _indexed(document: dict[str, Any]) -> dict[str, Any]:
 def _derived(found: Mapping[str, Any]) -> dict[str, Any]:
     """Compute what the text sums up."""
     runs = {name: seeds_of(found, name) for name in MODELS}
-    rows = [row for results in runs.values() for result in results for row in result["rows"]]
-    stress = [row for results in runs.values() for result in results for row in result["stress"]]
-    random = [row["iterations_by_depth"] for row in stress if row["scenario"] == "random values"]
     large = {(row["family"], row["nodes"]): row for row in found["large"]["rows"]}
     return {
         "seconds": {name: max(run["training"]["seconds"] for run in runs[name]) for name in MODELS},
         "minutes": {name: max(run["training"]["seconds"] for run in runs[name]) / 60 for name in MODELS},
-        "fewest": {name: min(row["count"] for run in runs[name] for row in run["rows"]) for name in MODELS},
-        "false_halts": sum(round(row["false_halts"] * row["problems"]) for row in rows),
-        "stress_fewest": min(row["solved"] for row in stress),
-        "stress_problems": min(row["problems"] for row in stress),
-        "random_low": min(random),
-        "random_high": max(random),
-        "wrong": sum(len(size["wrong"]) for results in runs.values() for result in results for size in result["sizes"]),
         "missed": runs[MODELS[-1]][0]["rows"][128]["problems"] - runs[MODELS[-1]][0]["rows"][128]["count"],
         "large": {f"{family} {nodes}": _counted(row) for (family, nodes), row in large.items()},
         "solve": {row["nodes"]: _spread(row["problems"]) for row in found["solving"]["asked"]},

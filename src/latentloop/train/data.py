@@ -12,9 +12,7 @@ from latentloop.train.targets import TrainingBatch, make_batch
 
 FIXED_SET, FRESH = 2**63, 2**63 + 1  # in place of a step, in the keys of random numbers that belong to no one step
 CHUNK = 1000  # problems of a fixed set that are sampled at once
-STEPS_AT_ONCE = (
-    16  # steps whose fresh problems are sampled at once: the cost of sampling hardly grows with their number
-)
+STEPS_AT_ONCE = 16  # steps whose fresh problems are sampled at once, which costs little more than one step's
 
 
 def sample_batch(run: RunConfig, step: int, vocabulary: Vocabulary, rank: int) -> TrainingBatch:
