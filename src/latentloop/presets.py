@@ -91,7 +91,9 @@ PRESETS: dict[str, RunConfig] = {
     "tiny-stable": RunConfig(method=STABLE, graph=TINY_GRAPH, model=_plain(width=32), train=TINY_TRAINING),
     "laptop-add": LAPTOP_ADD,
     "laptop-all": LAPTOP_ALL,
-    "laptop-all-4096": replace(LAPTOP_ALL, task=TaskConfig.named("all", names=4096)),
+    "laptop-all-4096": replace(
+        LAPTOP_ALL, task=TaskConfig.named("all", names=4096), train=replace(LAPTOP_ALL.train, steps=9600)
+    ),
 }
 
 
