@@ -92,7 +92,10 @@ PRESETS: dict[str, RunConfig] = {
     "laptop-add": LAPTOP_ADD,
     "laptop-all": LAPTOP_ALL,
     "laptop-all-4096": replace(
-        LAPTOP_ALL, task=TaskConfig.named("all", names=4096), train=replace(LAPTOP_ALL.train, steps=9600)
+        LAPTOP_ALL,
+        task=TaskConfig.named("all", names=4096),
+        model=replace(LAPTOP_ALL.model, stray=0.1),
+        train=replace(LAPTOP_ALL.train, steps=9600),
     ),
 }
 

@@ -44,11 +44,16 @@ class ModelConfig(Config):
     """Standard deviation of Gaussian noise on the first layer's attention scores in training, at its end: it grows linearly
     from 0, so that look-ups are learned first, and their margins then; 0: none."""
 
+    stray: float = 0.0
+    """Probability in training that a right-hand side is given what another token has looked up in the first layer: the last
+    layer learns to take operands from the left-hand side alone (for methods that read values only); 0: never."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check(["layers", "heads", "width", "mlp_ratio", "mlp_depth", "first_heads"], 1)
         self.check(["dropout"], 0, 1, open_end=True)
         self.check(["lookup_noise"], 0)
+        self.check(["stray"], 0, 1)
         self.check(["embedding_std"], 0)
         rotary = isinstance(self.positions, RotaryConfig)
         for name in ("heads", "first_heads"):

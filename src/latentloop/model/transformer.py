@@ -182,6 +182,7 @@ class Transformer(nn.Module):
         inner: dict[str, Tensor] = {}
         for number, layer in enumerate(self.layers):
             last = number == len(self.layers) - 1
+            before = x
             x, halfway = layer(
                 x,
                 self.positions,
@@ -193,10 +194,26 @@ class Transformer(nn.Module):
                 cache=None if caches is None else caches[number],
             )
             if number == 0:
+                if self.training and self.config.stray and chosen is not None and not last:
+                    x = self._astray(x, before if index is None else F.embedding(index, before), chosen)
                 inner["lookup"] = x
             if last:
                 inner["partial"] = halfway
         return self.norm(x), inner
+
+    def _astray(
+        self,
+        x: Float[Tensor, "batch pos width"],
+        before: Float[Tensor, "batch pos width"],
+        rhs: Int[Tensor, "batch node"],
+    ) -> Float[Tensor, "batch pos width"]:
+        """Give some right-hand sides what a random token of the problem has looked up, in place of their own."""
+        found = x - before  # what the first layer has added
+        others = take(found, torch.randint(x.shape[1], rhs.shape, device=x.device))
+        # [batch, node]; where there is no node, 0 stands for its position
+        swapped = (torch.rand(rhs.shape, device=x.device) < self.config.stray) & (rhs > 0)
+        mixed = torch.where(swapped[..., None], take(before, rhs) + others, take(x, rhs))
+        return x.scatter(1, rhs[..., None].expand_as(mixed), mixed)
 
     def read(self, x: Float[Tensor, "*batch width"]) -> dict[str, Float[Tensor, "*batch symbol"]]:
         """Return the logits of every factor that is read."""
