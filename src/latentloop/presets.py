@@ -72,7 +72,7 @@ QUICK = replace(
 """Half a minute on two cores: sums modulo 11 on graphs of 16 nodes."""
 
 LADDER_GRAPH = GraphConfig(nodes=16, min_nodes=8, depth_limit=7)
-LADDER_TRAINING = replace(FAST, batch=16, curriculum=(), validate_every=250, checkpoint_every=250)
+LADDER_TRAINING = replace(FAST, batch=16, curriculum=("16/12:0.2",), validate_every=500, checkpoint_every=500)
 
 
 def _ladder(method: MethodConfig, positions: PositionsConfig, layers: int = 2, **settings: Any) -> RunConfig:
@@ -87,7 +87,7 @@ def _ladder(method: MethodConfig, positions: PositionsConfig, layers: int = 2, *
 
 RELATIVE = DisentangledConfig(relative_width=128)
 HELPED: dict[str, Any] = {"lookup_weight": 1.0, "partial_weight": 1.0}
-LOOKUP_FIRST: dict[str, Any] = {"positions": LocalConfig(), "first_heads": 1, "mlp_depth": 2}
+LOOKUP_FIRST: dict[str, Any] = {"positions": LocalConfig(), "first_heads": 1, "mlp_depth": 2, "lookup_noise": 4.0}
 
 
 PRESETS: dict[str, RunConfig] = {

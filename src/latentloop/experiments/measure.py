@@ -1,7 +1,6 @@
 """Train and measure one run of an experiment: everything that figures and claims are read from, in one document."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +36,14 @@ class Interrupted(KeyboardInterrupt):
     """A run was stopped; its folder goes on where it stopped."""
 
 
+def run_folder(job: Job, runs: Path) -> Path:
+    """Return where a job is trained."""
+    return runs / f"{job.name}-{job.key}"
+
+
 def measure(job: Job, runs: Path, console: Console, weights: Path | None = None) -> Result:
     """Train a job in its run folder, or go on with it, then measure it; keep a copy of its weights if asked to."""
-    folder = runs / f"{job.name}-{job.key}"
+    folder = run_folder(job, runs)
     resume = (folder / CONFIG).exists()
     outcome = train(job.run, folder, make_fabric(job.run), resume=resume, console=console)
     if outcome.reason != "done":
@@ -52,7 +56,17 @@ def measure(job: Job, runs: Path, console: Console, weights: Path | None = None)
     return document
 
 
-def result(job: Job, trained: LatentLoop, curve: dict[str, list[float | None]]) -> Result:
+def told(job: Job, runs: Path) -> dict[str, Any]:
+    """Return how far the training of a job is, from the last line of its metrics."""
+    path = run_folder(job, runs) / "metrics.jsonl"
+    try:
+        rows = [parse_json(line) for line in path.read_bytes().splitlines()[-3:]]
+    except (OSError, ValueError):  # not begun, or a line that is being written
+        return {}
+    return next(({"step": row["step"], "seconds": row["seconds"]} for row in rows[::-1] if "seconds" in row), {})
+
+
+def result(job: Job, trained: LatentLoop, curve: dict[str, list[int | float | None]]) -> Result:
     """Measure a trained model, and put together what is stored of it."""
     wanted = job.evaluation
     evaluation = evaluate_sizes(trained, wanted.sizes, wanted.instances)
@@ -143,7 +157,7 @@ def allowed(trained: LatentLoop, wanted: Evaluation) -> dict[str, dict[str, floa
     return found
 
 
-def _curve(path: Path) -> dict[str, list[float | None]]:
+def _curve(path: Path) -> dict[str, list[int | float | None]]:
     """Return a run's learning curve as columns, thinned out."""
     rows = [parse_json(line) for line in path.read_bytes().splitlines()]
     rows = [row for row in rows if row["kind"] == "train"]
@@ -153,8 +167,5 @@ def _curve(path: Path) -> dict[str, list[float | None]]:
     return {name: [_rounded(row.get(name)) for row in rows] for name in names}
 
 
-def _rounded(value: float | None) -> float | None:
+def _rounded(value: int | float | None) -> int | float | None:
     return None if value is None else round(value, DIGITS)
-
-
-Measure = Callable[[Job], Result]

@@ -24,7 +24,7 @@ from latentloop.schema import changed
 
 MINUTES = 20
 """Minutes of one core that a run at a laptop's scale gets, once for every unit of its budget."""
-Scale = Literal["laptop", "paper"]
+Scale = Literal["laptop", "tuning", "rehearsal", "paper"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +47,8 @@ EVALUATIONS: dict[Scale, Evaluation] = {
     "laptop": Evaluation(
         sizes=tuple(range(8, 65, 4)), instances=256, entropy=(8, 16, 24, 32, 48, 64), allowed=(16, 32, 64)
     ),
+    "tuning": Evaluation(sizes=(16,), instances=64, entropy=(), allowed=()),
+    "rehearsal": Evaluation(sizes=(8, 12), instances=8, entropy=(8, 12), allowed=(8,)),
     "paper": Evaluation(
         sizes=tuple(range(8, 129, 8)), instances=1024, entropy=(8, 16, 32, 64, 96, 128), allowed=(32, 64, 128)
     ),
@@ -62,15 +64,18 @@ class Point:
     preset: str
     overrides: Mapping[str, Any] = field(default_factory=dict)
     seeds: tuple[int, ...] = (0,)
-    budget: int = 1
+    budget: float = 1.0
     """Multiples of the time that every run gets."""
     scale: Scale = "laptop"
+    like: str = ""
+    """The point whose steps take as long, where that is another one."""
 
     @property
     def run(self) -> RunConfig:
         """The run, without a seed; at a laptop's scale its steps are those of its budget."""
         run = changed(preset(self.preset), **self.overrides)
-        return changed(run, steps=self.budget * steps_of(self)) if self.scale == "laptop" else run
+        timed = self.scale in ("laptop", "tuning")
+        return changed(run, steps=round(self.budget * steps_of(self))) if timed else run
 
     @property
     def jobs(self) -> "tuple[Job, ...]":
@@ -132,9 +137,10 @@ def pilot() -> dict[str, int]:
 
 def steps_of(point: Point) -> int:
     """Return the steps of one unit of a point's budget."""
-    if point.name not in pilot():
-        raise UserError(f"{point.name} has no steps yet: time it with `python benchmarks/pilot.py {point.name}`")
-    return pilot()[point.name]
+    name = point.like or point.name
+    if name not in pilot():
+        raise UserError(f"{name} has no steps yet: time it with `python benchmarks/pilot.py {name}`")
+    return pilot()[name]
 
 
 THREE = (0, 1, 2)
@@ -147,16 +153,24 @@ ENCODINGS: dict[str, PositionsConfig] = {
 }
 UNAIDED: dict[str, Any] = {"lookup_weight": 0.0, "partial_weight": 0.0, "mlp_depth": 1}
 """The paper's own supervision: no auxiliary read-outs, and one MLP a layer."""
+PLAIN: dict[str, Any] = UNAIDED | {"positions": ENCODINGS["deberta"], "first_heads": None, "lookup_noise": 0.0}
+"""Nothing built in: the paper's own architecture too."""
 RUNGS = ("feedforward", "recurrent", "cot", "continuous", "discrete", "corrected", "stable")
 CORRUPTIONS = (0.05, 0.25, 1.0)
 GRID = tuple((encoding, layers) for encoding in ("abpe", "rope", "nope", "deberta") for layers in (2, 4, 8))
 
 
 def _ladder(
-    method: str, suffix: str = "", *, seeds: tuple[int, ...] = (0,), budget: int = 1, **overrides: Any
+    method: str,
+    suffix: str = "",
+    *,
+    seeds: tuple[int, ...] = (0,),
+    budget: float = 1.0,
+    like: str = "",
+    **overrides: Any,
 ) -> Point:
     name = f"{method}-{suffix}" if suffix else method
-    return Point(name=name, preset=f"ladder-{method}", overrides=overrides, seeds=seeds, budget=budget)
+    return Point(name=name, preset=f"ladder-{method}", overrides=overrides, seeds=seeds, budget=budget, like=like)
 
 
 def _encoding(method: str, encoding: str) -> Point:
@@ -164,7 +178,7 @@ def _encoding(method: str, encoding: str) -> Point:
     model = preset(f"ladder-{method}").model
     if model.positions.name == encoding:
         return _ladder(method)
-    alone = {"first_heads": None} if model.first_heads else {}
+    alone: dict[str, Any] = {"first_heads": None, "lookup_noise": 0.0} if model.first_heads else {}
     return _ladder(method, encoding, positions=ENCODINGS[encoding], **alone)
 
 
@@ -187,24 +201,36 @@ def _chain(trajectory: str, *, fixed: bool) -> Point:
 
 def _paper() -> Iterator[Point]:
     """Yield the authors' grid: encodings and layers for every method, and their best models."""
-    best = {"feedforward": 1, "recurrent": 4, "cot": 4, "continuous": None, "discrete": None, "corrected": None}
-    for method in best:
+    for method in RUNGS[:-1]:
+        own = preset(f"paper-{method}").model
         for encoding, layers in GRID:
-            kind = replace(ENCODINGS[encoding], relative_width=256) if encoding == "deberta" else ENCODINGS[encoding]
-            yield Point(
-                name=f"paper-{method}-{encoding}-L{layers}", preset=f"paper-{method}", scale="paper",
-                overrides={"positions": kind, "layers": layers},
-            )  # fmt: skip
+            kind = replace(ENCODINGS[encoding], relative_width=256) if encoding == "deberta" else ENCODINGS[encoding]  # pyrefly: ignore
+            if (kind, layers) != (own.positions, own.layers):
+                yield Point(
+                    name=f"paper-{method}-{encoding}-L{layers}", preset=f"paper-{method}", scale="paper",
+                    overrides={"positions": kind, "layers": layers},
+                )  # fmt: skip
     for name in ("feedforward", "recurrent", "cot", "cot-nope", "cot-variable", "continuous", "discrete", "corrected"):
         yield Point(name=f"paper-{name}", preset=f"paper-{name}", seeds=THREE, scale="paper")
 
 
+def _tuning(method: str, rate: float) -> Point:
+    """Return a run of a fifth of the time, to choose a learning rate by its validation loss."""
+    overrides = {"muon_lr": rate, "lr": rate / 15}
+    name, source = f"{method}-rate{rate:g}", f"ladder-{method}"
+    return Point(name=name, preset=source, overrides=overrides, budget=0.2, scale="tuning", like=method)
+
+
 EXPERIMENTS: dict[str, Experiment] = {
+    "tuning": Experiment(
+        question="Which learning rate suits which method, by validation loss after a fifth of the time?",
+        points=tuple(_tuning(method, rate) for method in RUNGS for rate in (0.01, 0.02, 0.04)),
+    ),
     "ladder": Experiment(
         question="What does each mechanism add, at equal compute?",
         points=(
             *(_ladder(method, seeds=THREE) for method in RUNGS),
-            _ladder("cot", "4x", budget=4),
+            _ladder("cot", "4x", budget=4.0, like="cot"),
             *(_ladder(method, "unaided", **UNAIDED) for method in ("continuous", "discrete", "corrected", "stable")),
         ),
         figures=("methods", "iterations", "bars-end-to-end", "bars-cot", "bars-latent", "compute", "allowed"),
@@ -274,23 +300,23 @@ EXPERIMENTS: dict[str, Experiment] = {
             _ladder("discrete"),
             _ladder("discrete", "unaided", **UNAIDED),
             _encoding("discrete", "deberta"),
-            _ladder("discrete", "plain", positions=ENCODINGS["deberta"], first_heads=None, **UNAIDED),
+            _ladder("discrete", "plain", **PLAIN),
             _ladder("stable"),
             _encoding("stable", "deberta"),
             _ladder("stable", "unaided", **UNAIDED),
             _ladder("stable", "even", skew=0.0),
             _ladder("stable", "true-states", true_states=1.0),
-            _ladder(
-                "stable",
-                "plain",
-                positions=ENCODINGS["deberta"],
-                first_heads=None,
-                skew=0.0,
-                true_states=1.0,
-                **UNAIDED,
-            ),
+            _ladder("stable", "plain", skew=0.0, true_states=1.0, **PLAIN),
         ),
         figures=("built-in",),
+    ),
+    "rehearsal": Experiment(
+        question="Does everything work together? Seconds, not science.",
+        points=tuple(
+            Point(name=f"tiny-{method}", preset=f"tiny-{method}", overrides={"steps": 20}, scale="rehearsal")
+            for method in ("discrete", "stable", "cot")
+        ),
+        figures=("methods",),
     ),
     "paper": Experiment(
         question="The authors' grid at full size, for machines with GPUs.",
