@@ -154,7 +154,7 @@ def _with_workers(command: Sequence[str], workers: int, board: "Board", jobs: Se
         for number in range(workers):
             with (runs / f"worker-{number}.log").open("ab") as log:
                 started.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
-        before: dict[str, str] = {}
+        before: Mapping[str, str] = {}
         with Live(console=errors, auto_refresh=False, transient=True) as live:
             while any(worker.poll() is None for worker in started):
                 standing = {board.jobs[key].name: word for key, word in board.standing().items()}

@@ -184,7 +184,7 @@ def _encoding(method: str, encoding: str) -> Point:
 
 def _corrected(corruption: float, layers: int) -> Point:
     run = preset("ladder-corrected")
-    changes = {"corruption": corruption, "layers": layers}
+    changes: dict[str, Any] = {"corruption": corruption, "layers": layers}
     own = {"corruption": run.method.corruption, "layers": run.model.layers}  # pyrefly: ignore
     different = {name: value for name, value in changes.items() if value != own[name]}
     return _ladder("corrected", "-".join(f"{name}{value:g}" for name, value in different.items()), **different)
