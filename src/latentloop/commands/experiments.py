@@ -153,7 +153,9 @@ def _with_workers(command: Sequence[str], workers: int, board: "Board", jobs: Se
     try:
         for number in range(workers):
             with (runs / f"worker-{number}.log").open("ab") as log:
-                started.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+                # In a session of their own, so that Ctrl-C comes to each of them once: from here.
+                worker = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+                started.append(worker)
         before: Mapping[str, str] = {}
         with Live(console=errors, auto_refresh=False, transient=True) as live:
             while any(worker.poll() is None for worker in started):
@@ -167,9 +169,10 @@ def _with_workers(command: Sequence[str], workers: int, board: "Board", jobs: Se
                 before = standing
                 time.sleep(REFRESH)
     except KeyboardInterrupt as error:
-        for worker in started:  # a terminal sends Ctrl-C to them too; one more does no harm before they have saved
-            if worker.poll() is None and isinstance(error, Terminated):
-                worker.send_signal(signal.SIGTERM)
+        for worker in started:
+            if worker.poll() is None:
+                worker.send_signal(signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT)
+        errors.print("waiting for workers to save; the same command goes on with what they have")
         for worker in started:
             worker.wait()
         raise
