@@ -11,7 +11,7 @@ ROOT = Path(latentloop.__file__).parent
 ORDER = (
     ["errors", "schema", "methods", "operations", "families", "halting"], ["files", "provenance", "config", "presets"],
     ["task"], ["tokens"], ["model"], ["train"],
-    ["evaluate"], ["interpret"], ["report"], ["explorer"], ["commands"], ["cli", "__init__", "__main__"],
+    ["evaluate"], ["experiments"], ["interpret"], ["report"], ["explorer"], ["commands"], ["cli", "__init__", "__main__"],
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 

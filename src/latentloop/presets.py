@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from latentloop.config import GraphConfig, ModelConfig, RunConfig, TaskConfig, TrainConfig
-from latentloop.config.positions import DisentangledConfig, LocalConfig
+from latentloop.config.positions import DisentangledConfig, LocalConfig, NoneConfig, PositionsConfig, RotaryConfig
 from latentloop.errors import UserError, nearest
 from latentloop.methods import (
     ChainOfThought,
@@ -71,6 +71,24 @@ QUICK = replace(
 )  # fmt: skip
 """Half a minute on two cores: sums modulo 11 on graphs of 16 nodes."""
 
+LADDER_GRAPH = GraphConfig(nodes=16, min_nodes=8, depth_limit=7)
+LADDER_TRAINING = replace(FAST, batch=16, curriculum=("16/12:0.2",), validate_every=500, checkpoint_every=500)
+
+
+def _ladder(method: MethodConfig, positions: PositionsConfig, layers: int = 2, **settings: Any) -> RunConfig:
+    """A method of the paper at a laptop's cost: trained on 8 to 16 nodes, tested on up to 64, as many as there are names.
+
+    Architecture, optimizer, schedule and moving average are those of the fast recipe for all of them. Steps are those
+    that 20 minutes of one core give; ``latentloop.experiments`` sets them.
+    """
+    model = ModelConfig(positions=positions, layers=layers, heads=8, width=128, dropout=0.0, **settings)
+    return RunConfig(method=method, task=TaskConfig(names=64), graph=LADDER_GRAPH, model=model, train=LADDER_TRAINING)
+
+
+RELATIVE = DisentangledConfig(relative_width=128)
+HELPED: dict[str, Any] = {"lookup_weight": 1.0, "partial_weight": 1.0}
+LOOKUP_FIRST: dict[str, Any] = {"positions": LocalConfig(), "first_heads": 1, "mlp_depth": 2, "lookup_noise": 4.0}
+
 
 PRESETS: dict[str, RunConfig] = {
     "paper-feedforward": _paper(Feedforward(), "deberta-L8H16D256"),
@@ -82,6 +100,13 @@ PRESETS: dict[str, RunConfig] = {
     "paper-discrete": _paper(Discrete(), "deberta-L2H16D256"),
     "paper-corrected": _paper(Corrected(), "deberta-L4H16D384"),
     "quick": QUICK,
+    "ladder-feedforward": _ladder(Feedforward(), RELATIVE, layers=8),
+    "ladder-recurrent": _ladder(Recurrent(iterations=4), RotaryConfig()),
+    "ladder-cot": _ladder(ChainOfThought(), NoneConfig(), layers=4),
+    "ladder-continuous": _ladder(Continuous(**HELPED), **LOOKUP_FIRST),
+    "ladder-discrete": _ladder(Discrete(**HELPED), **LOOKUP_FIRST),
+    "ladder-corrected": _ladder(Corrected(**HELPED), **LOOKUP_FIRST, layers=4),
+    "ladder-stable": _ladder(STABLE, **LOOKUP_FIRST),
     "tiny-feedforward": _tiny(Feedforward()),
     "tiny-recurrent": _tiny(Recurrent(iterations=3)),
     "tiny-cot": _tiny(ChainOfThought()),

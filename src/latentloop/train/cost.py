@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from latentloop.config import GraphConfig, RunConfig
 from latentloop.model.build import outline
@@ -61,7 +62,13 @@ def _step(run: RunConfig, graph: GraphConfig, model: Transformer) -> tuple[float
         lengths, read, iterations = batch.layout.mask.sum(1), batch.layout.exists.sum(1), batch.iterations
     else:
         lengths, read, iterations = batch.lengths, batch.lengths, run.method.iterations or 1
-    lengths = lengths.double()
+    forward = forward_operations(run, model, lengths.double(), read.double())
+    passes = iterations * math.ceil(len(batch) / run.train.micro_batch)
+    return float(lengths.sum()) * iterations, 3 * iterations * forward, float(passes)
+
+
+def forward_operations(run: RunConfig, model: Transformer, lengths: Tensor, read: Tensor) -> float:
+    """Return the operations of one application of the block to sequences of these lengths, with so many right-hand sides."""
     products, width = (5 if run.model.positions.name == "deberta" else 2), run.model.width
     keys, forward = 2 * width * width, 0.0
     for number, layer in enumerate(model.layers):
@@ -70,5 +77,4 @@ def _step(run: RunConfig, graph: GraphConfig, model: Transformer) -> tuple[float
         window = model.positions.window_of(number)
         seen = lengths if window is None else lengths.clamp(max=window.shape[-1])
         forward += 2 * float((keys * lengths + (weights - keys) * asked + products * width * asked * seen).sum())
-    passes = iterations * math.ceil(len(batch) / run.train.micro_batch)
-    return float(lengths.sum()) * iterations, 3 * iterations * forward, float(passes)
+    return forward

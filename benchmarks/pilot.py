@@ -1,0 +1,105 @@
+"""The timed pilot: how many steps 20 minutes of one core give each point of the experiments.
+
+python benchmarks/pilot.py                    (times points that have no steps yet: src/latentloop/experiments/steps.toml)
+python benchmarks/pilot.py NAME ...           (times these anew; not once a run of theirs is stored)
+
+Steps of every point are taken in turn with those of one reference point, on one thread, and the median of the ratios counts:
+what else the machine does slows both down alike. The reference is timed on its own first.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from latentloop.config import RunConfig
+from latentloop.experiments.store import SHIPPED, result_path
+from latentloop.experiments.table import MINUTES, POINTS, Point, pilot
+from latentloop.files import read_json, write_json, writing
+from latentloop.model.build import build_model
+from latentloop.presets import preset
+from latentloop.provenance import provenance
+from latentloop.schema import changed
+from latentloop.tokens.vocabulary import Vocabulary
+from latentloop.train.devices import make_fabric
+from latentloop.train.loop import optimizer_step
+from latentloop.train.loss import Learner
+from latentloop.train.optimizer import MovingAverage, make_optimizer
+
+ROOT = Path(__file__).parent.parent
+STEPS = ROOT / "src" / "latentloop" / "experiments" / "steps.toml"
+RESULTS = ROOT / "benchmarks" / "results" / "pilot.json"
+REFERENCE = "stable"
+WARM_UP, ROUNDS = 2, 12
+ROUNDED = 50
+"""Steps are rounded to a multiple of this."""
+
+
+def stepper(run: RunConfig) -> Callable[[], float]:
+    """Return a function that takes a step of a run, and returns the processor's seconds it took."""
+    fabric, vocabulary = make_fabric(run), Vocabulary(task=run.task)
+    model = build_model(run)
+    learner, optimizer = fabric.setup(Learner(model), make_optimizer(model, run.train))
+    average = MovingAverage(model, run.train.ema)
+    number = 0
+
+    def step() -> float:
+        nonlocal number
+        clock = time.process_time()
+        optimizer_step(run, number, vocabulary, fabric, learner, optimizer)
+        average.update(model, number)
+        number += 1
+        return time.process_time() - clock
+
+    return step
+
+
+def unbudgeted(point: Point) -> RunConfig:
+    """Return a point's run, with steps that do not matter."""
+    return changed(changed(preset(point.preset), **point.overrides), steps=1000)
+
+
+def ratio(point: Point) -> float:
+    """Return what a step costs, in steps of the reference."""
+    ours, base = stepper(unbudgeted(point)), stepper(unbudgeted(POINTS[REFERENCE]))
+    ratios = [ours() / median([base() for _ in range(4)]) for _ in range(WARM_UP + ROUNDS)]
+    return median(ratios[WARM_UP:])
+
+
+def main() -> None:
+    """Time, and write the steps."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--reference", type=float, help="seconds of a reference step on an idle core, where known")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    known = read_json(RESULTS) if RESULTS.exists() else {"ratios": {}}
+    if "reference_seconds" not in known or asked.reference:
+        base = stepper(unbudgeted(POINTS[REFERENCE]))
+        known["reference_seconds"] = asked.reference or median([base() for _ in range(60)][10:])
+    laptop = {name: point for name, point in POINTS.items() if point.scale == "laptop" and not point.like}
+    for name in asked.names or [name for name in laptop if name not in pilot()]:
+        point = laptop[name]
+        if any(result_path(SHIPPED, job.name).exists() for job in point.jobs):
+            parser.error(f"a run of {name} is stored: its steps stay as they are")
+        known["ratios"][name] = round(ratio(point), 4)
+        print(name, known["ratios"][name], flush=True)
+        known["provenance"] = provenance()
+        write_json(RESULTS, known)
+        seconds = known["reference_seconds"]
+        steps = {
+            each: max(ROUNDED, round(60 * MINUTES / (cost * seconds) / ROUNDED) * ROUNDED)
+            for each, cost in known["ratios"].items()
+        }
+        with writing(STEPS) as file:
+            file.write(
+                f"# Steps that {MINUTES} minutes of one core give each point: made by benchmarks/pilot.py.\n[steps]\n"
+            )
+            file.writelines(f'"{each}" = {number}\n' for each, number in sorted(steps.items()))
+
+
+if __name__ == "__main__":
+    main()

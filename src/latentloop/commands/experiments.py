@@ -1,0 +1,212 @@
+"""Experiments: reproduce and sweep. Signatures and docstrings are what --help shows, so torch is imported inside only."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from latentloop.commands.terminal import errors
+from latentloop.commands.terminal import output as standard_output
+from latentloop.errors import Terminated, UserError
+from latentloop.experiments.store import SHIPPED, stored_results, write_result
+from latentloop.experiments.table import EXPERIMENTS, MINUTES, Job, experiment
+from latentloop.files import check_writable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from latentloop.experiments.sweep import Board
+
+ExperimentName = Positional[Annotated[str | None, arg(metavar="[EXPERIMENT]")]]
+RUNS = Path("runs") / "experiments"
+JOURNAL = "sweep.journal"
+REFRESH = 2.0
+"""Seconds between two looks at what workers do."""
+
+
+def sweep(
+    name: ExperimentName = None,
+    *,
+    storage: str | None = None,
+    folder: Path = SHIPPED,
+    runs: Path = RUNS,
+    weights: bool = False,
+) -> None:
+    """Work on an experiment: take its runs one by one, train and measure them, until none is left.
+
+    Start it as often as you like, on as many machines as share the storage: no run is made twice, and that of a worker
+    that was killed is taken up again.
+
+    Args:
+        name: The experiment; see `latentloop reproduce`.
+        storage: What workers share: a journal file, or the URL of a database such as postgresql://user@host/name.
+            Default: sweep.journal among the runs.
+        folder: Where results are stored, in results/.
+        runs: Where runs are trained, and resumed from.
+        weights: Keep a copy of the trained weights beside the results, in weights/.
+    """
+    chosen = _chosen(name)
+    missing = _missing(chosen, folder)
+    from latentloop.experiments.sweep import Board, work
+
+    board = Board.open(storage or str(runs / JOURNAL), chosen, missing)
+    _collect(board, folder)
+    from latentloop.experiments.measure import measure, told
+
+    def say(line: str) -> None:
+        errors.print(line)
+
+    work(
+        board,
+        lambda job: measure(job, runs, errors, folder / "weights" if weights else None),
+        lambda job: told(job, runs),
+        lambda result: write_result(folder, result),
+        say,
+    )
+    _collect(board, folder)
+
+
+def reproduce(
+    name: ExperimentName = None,
+    *,
+    claim: str | None = None,
+    storage: str | None = None,
+    folder: Path = SHIPPED,
+    runs: Path = RUNS,
+    workers: int | None = None,
+    weights: bool = False,
+) -> None:
+    """Run an experiment: what is missing is trained and measured, what was cut off goes on, what is stored is kept.
+
+    Without a name, the experiments are listed, with what is stored of each.
+
+    Args:
+        name: The experiment.
+        claim: Measure one claim again, from the stored weights, and compare; without a value of its own, see docs/results.md.
+        storage: What workers share; see `latentloop sweep`.
+        folder: Where results are stored, in results/.
+        runs: Where runs are trained, and resumed from.
+        workers: Runs side by side, each on one thread. Default: as many as there are cores.
+        weights: Keep a copy of the trained weights beside the results, in weights/.
+    """
+    if workers is not None and not 1 <= workers <= 1024:
+        raise UserError(f"the number of workers must be 1 to 1,024, got {workers}")
+    if name is None and claim is None:
+        standard_output().print(_overview(folder))
+        return
+    chosen = _chosen(name)
+    missing = _missing(chosen, folder)
+    if missing:
+        from latentloop.experiments.sweep import Board
+
+        place = storage or str(runs / JOURNAL)
+        board = Board.open(place, chosen, missing)
+        _collect(board, folder)
+        missing = _missing(chosen, folder)
+        command = [sys.executable, "-m", "latentloop", "sweep", chosen, "--storage", place]
+        command += ["--folder", str(folder), "--runs", str(runs), *(["--weights"] if weights else [])]
+        _with_workers(command, min(workers or os.cpu_count() or 1, len(missing)), board, missing, runs)
+        _collect(board, folder)
+    left = _missing(chosen, folder)
+    errors.print(f"{len(experiment(chosen).jobs) - len(left)} of {len(experiment(chosen).jobs)} runs are in {folder}")
+    if left:
+        errors.print(f"not done: {', '.join(job.name for job in left)}")
+        sys.exit(1)
+
+
+def _chosen(name: str | None) -> str:
+    if name is None:
+        raise UserError(f"name an experiment: one of {', '.join(EXPERIMENTS)}")
+    experiment(name)
+    return name
+
+
+def _missing(name: str, folder: Path) -> list[Job]:
+    """Return the jobs without a result; refuse a folder that results cannot be written to."""
+    jobs = experiment(name).jobs
+    found = stored_results(jobs, folder)
+    check_writable(folder / "results" / "x.json")
+    return [job for job in jobs if job.name not in found]
+
+
+def _collect(board: "Board", folder: Path) -> None:
+    """Write results that other machines have put into the storage."""
+    for result in board.results():
+        job = board.jobs.get(result["key"])
+        if job is not None and not stored_results([job], folder):
+            write_result(folder, result)
+
+
+def _with_workers(command: Sequence[str], workers: int, board: "Board", jobs: Sequence[Job], runs: Path) -> None:
+    """Let workers do what is missing, and show how they get on; an interruption goes to all of them, and they save."""
+    from rich.live import Live
+
+    runs.mkdir(parents=True, exist_ok=True)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for number in range(workers):
+            with (runs / f"worker-{number}.log").open("ab") as log:
+                # In a session of their own, so that Ctrl-C comes to each of them once: from here.
+                worker = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+                started.append(worker)
+        before: Mapping[str, str] = {}
+        with Live(console=errors, auto_refresh=False, transient=True) as live:
+            while any(worker.poll() is None for worker in started):
+                standing = {board.jobs[key].name: word for key, word in board.standing().items()}
+                if errors.is_terminal:
+                    live.update(_progress_table(board, jobs, standing, workers), refresh=True)
+                else:
+                    for job_name, word in standing.items():
+                        if word != before.get(job_name, "waiting"):
+                            errors.print(f"{job_name}: {word}")
+                before = standing
+                time.sleep(REFRESH)
+    except KeyboardInterrupt as error:
+        for worker in started:
+            if worker.poll() is None:
+                worker.send_signal(signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT)
+        errors.print("waiting for workers to save; the same command goes on with what they have")
+        for worker in started:
+            worker.wait()
+        raise
+    failed = [number for number, worker in enumerate(started) if worker.returncode]
+    if failed:
+        errors.print(f"workers {failed} failed: see {runs}/worker-*.log")
+
+
+def _progress_table(board: "Board", jobs: Sequence[Job], standing: Mapping[str, str], workers: int) -> "Table":
+    """Return a table of what is running, and how much is left."""
+    from latentloop.report.console import plain_table
+
+    told = board.progress()
+    table = plain_table("run", "state", "step", "of", "minutes left")
+    left = 0.0
+    for job in jobs:
+        word = standing[job.name]
+        budget = float(MINUTES * job.point.budget)
+        shown: dict[str, Any] = told.get(job.key, {})
+        done = shown.get("step", 0)
+        minutes = budget if not done else shown["seconds"] / 60 * (job.run.train.steps / done - 1)
+        left += 0 if word == "done" else minutes
+        if word == "running":
+            table.add_row(job.name, word, f"{done:,}", f"{job.run.train.steps:,}", f"{minutes:.0f}")
+    count = sum(word == "done" for word in standing.values())
+    table.caption = f"{count} of {len(jobs)} done; about {left / max(workers, 1):.0f} minutes left"
+    return table
+
+
+def _overview(folder: Path) -> "Table":
+    """Return the table of experiments."""
+    from latentloop.report.console import plain_table
+
+    table = plain_table("experiment", "runs", "stored", "question")
+    for name, one in EXPERIMENTS.items():
+        table.add_row(name, str(len(one.jobs)), str(len(stored_results(one.jobs, folder))), one.question)
+    return table

@@ -1,0 +1,171 @@
+"""Train and measure one run of an experiment: everything that figures and claims are read from, in one document."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from latentloop.evaluate.entropy import attention_entropy
+from latentloop.evaluate.generalization import evaluate_sizes
+from latentloop.evaluate.operations import operations_per_problem
+from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.evaluate.rollout import roll_out
+from latentloop.experiments.store import FORMAT, Result
+from latentloop.experiments.table import MINUTES, Evaluation, Job
+from latentloop.files import parse_json
+from latentloop.methods import ChainOfThought
+from latentloop.provenance import provenance
+from latentloop.task.oracle import solve
+from latentloop.task.splits import published_problems
+from latentloop.train.checkpoint import CONFIG
+from latentloop.train.cost import estimate
+from latentloop.train.devices import make_fabric
+from latentloop.train.loop import train
+
+ALLOWED = (1, 2, 4, 16)
+"""Multiples of the iterations needed that a model is allowed."""
+ALLOWED_PROBLEMS, ENTROPY_PROBLEMS = 64, 16
+CURVE_POINTS = 120
+"""Points of a learning curve that are kept, at most."""
+DIGITS = 5
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was stopped; its folder goes on where it stopped."""
+
+
+def run_folder(job: Job, runs: Path) -> Path:
+    """Return where a job is trained."""
+    return runs / f"{job.name}-{job.key}"
+
+
+def measure(job: Job, runs: Path, console: Console, weights: Path | None = None) -> Result:
+    """Train a job in its run folder, or go on with it, then measure it; keep a copy of its weights if asked to."""
+    folder = run_folder(job, runs)
+    resume = (folder / CONFIG).exists()
+    outcome = train(job.run, folder, make_fabric(job.run), resume=resume, console=console)
+    if outcome.reason != "done":
+        raise Interrupted
+    trained = LatentLoop.from_pretrained(folder / "last")
+    document = result(job, trained, _curve(folder / "metrics.jsonl"))
+    if weights is not None:
+        shutil.rmtree(weights / job.name, ignore_errors=True)
+        trained.save_pretrained(weights / job.name)
+    return document
+
+
+def told(job: Job, runs: Path) -> dict[str, Any]:
+    """Return how far the training of a job is, from the last line of its metrics."""
+    path = run_folder(job, runs) / "metrics.jsonl"
+    try:
+        rows = [parse_json(line) for line in path.read_bytes().splitlines()[-3:]]
+    except (OSError, ValueError):  # not begun, or a line that is being written
+        return {}
+    return next(({"step": row["step"], "seconds": row["seconds"]} for row in rows[::-1] if "seconds" in row), {})
+
+
+def result(job: Job, trained: LatentLoop, curve: dict[str, list[int | float | None]]) -> Result:
+    """Measure a trained model, and put together what is stored of it."""
+    wanted = job.evaluation
+    evaluation = evaluate_sizes(trained, wanted.sizes, wanted.instances)
+    run, cost = job.run, estimate(job.run)
+    metrics = trained.checkpoint.metrics
+    limit = run.graph.nodes
+    shares = {row["nodes"]: row["solved"] for row in evaluation["rows"]}
+    inside, outside = ([share for nodes, share in shares.items() if (nodes <= limit) == within] for within in (1, 0))
+    return {
+        "format": FORMAT,
+        "point": job.point.name,
+        "seed": job.seed,
+        "key": job.key,
+        "labels": labels(job),
+        "training": {
+            "minutes_of_one_core": job.point.budget * MINUTES if job.point.scale == "laptop" else None,
+            "steps": run.train.steps,
+            "problems": run.train.steps * run.train.batch,
+            "tokens": run.train.steps * cost.tokens_per_step,
+            "operations": run.train.steps * cost.flops_per_step,
+            "seconds": metrics.get("seconds"),
+            "provenance": metrics.get("provenance"),
+            "curve": curve,
+        },
+        "validation": evaluation["validation"],
+        "rows": [row | operations_per_problem(trained, row) for row in evaluation["rows"]],
+        "curves": evaluation["curves"],
+        "average": float(np.mean(list(shares.values()))),
+        "average_in": float(np.mean(inside)),
+        "average_out": float(np.mean(outside)) if outside else None,
+        "allowed": allowed(trained, wanted) if trained.method.latent else None,
+        "entropy": {
+            str(nodes): attention_entropy(trained, nodes, ENTROPY_PROBLEMS) for nodes in wanted.entropy
+        } if trained.method.latent else None,
+        "approximate_fixpoint": evaluation["approximate_fixpoint"],
+        "model": evaluation["model"],
+        "settings": evaluation["settings"],
+        "provenance": provenance(),
+    }  # fmt: skip
+
+
+def labels(job: Job) -> dict[str, Any]:
+    """Return what figures group runs by."""
+    run = job.run
+    method = run.method
+    return {
+        "method": method.name,
+        "encoding": run.model.positions.name,
+        "model": run.name,
+        "layers": run.model.layers,
+        "iterations": method.iterations,
+        "width": run.model.width,
+        "auxiliary": sorted(method.auxiliary),
+        "trajectory": method.trajectory if isinstance(method, ChainOfThought) else None,
+        "variable_size": run.graph.min_nodes is not None,
+        "corruption": getattr(method, "corruption", None),
+        "trained_to": run.graph.nodes,
+        "budget": job.point.budget,
+        "scale": job.point.scale,
+        "overrides": sorted(job.point.overrides),
+    }
+
+
+def allowed(trained: LatentLoop, wanted: Evaluation) -> dict[str, dict[str, float]]:
+    """Return the share solved, by size, when a model is allowed more iterations than it needs.
+
+    Methods that adapt need as many as the problem is deep, others their own number.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for nodes in wanted.allowed:
+        problems = published_problems(trained.run.task, nodes, ALLOWED_PROBLEMS)
+        solution = solve(problems)
+        need = solution.depths.max(1).astype(np.int64)
+        if trained.run.method.iterations is not None:
+            need = np.full_like(need, trained.run.method.iterations)
+        rollouts = roll_out(trained.model, problems, max(ALLOWED) * need, leave=False)
+        found[str(nodes)] = {
+            f"{times}x": float(
+                np.mean(
+                    [
+                        np.array_equal(rollout.at(times * int(own)), values)
+                        for rollout, own, values in zip(rollouts, need, solution.values, strict=True)
+                    ]
+                )
+            )
+            for times in ALLOWED
+        }
+    return found
+
+
+def _curve(path: Path) -> dict[str, list[int | float | None]]:
+    """Return a run's learning curve as columns, thinned out."""
+    rows = [parse_json(line) for line in path.read_bytes().splitlines()]
+    rows = [row for row in rows if row["kind"] == "train"]
+    every = -(-len(rows) // CURVE_POINTS)
+    rows = rows[every - 1 :: every]
+    names = [name for name in rows[-1] if name not in ("kind", "lr") and isinstance(rows[-1][name], int | float)]
+    return {name: [_rounded(row.get(name)) for row in rows] for name in names}
+
+
+def _rounded(value: int | float | None) -> int | float | None:
+    return None if value is None else round(value, DIGITS)

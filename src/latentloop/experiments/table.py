@@ -1,0 +1,351 @@
+"""The table of experiments: which runs are compared, with which seeds and budgets, and how they are measured. No torch."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from latentloop.config import RunConfig
+from latentloop.config.positions import (
+    AbsoluteConfig,
+    DisentangledConfig,
+    LocalConfig,
+    NoneConfig,
+    PositionsConfig,
+    RotaryConfig,
+)
+from latentloop.errors import UserError, nearest
+from latentloop.presets import preset
+from latentloop.schema import changed
+
+MINUTES = 20
+"""Minutes of one core that a run at a laptop's scale gets, once for every unit of its budget."""
+Scale = Literal["laptop", "tuning", "rehearsal", "paper"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What is measured of every trained model."""
+
+    sizes: tuple[int, ...]
+    instances: int
+    entropy: tuple[int, ...]
+    """Sizes at which the entropy of attention is measured."""
+    allowed: tuple[int, ...]
+    """Sizes at which a model is run longer than it needs."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+
+
+EVALUATIONS: dict[Scale, Evaluation] = {
+    "laptop": Evaluation(
+        sizes=tuple(range(8, 65, 4)), instances=256, entropy=(8, 16, 24, 32, 48, 64), allowed=(16, 32, 64)
+    ),
+    "tuning": Evaluation(sizes=(16,), instances=64, entropy=(), allowed=()),
+    "rehearsal": Evaluation(sizes=(8, 12), instances=8, entropy=(8, 12), allowed=(8,)),
+    "paper": Evaluation(
+        sizes=tuple(range(8, 129, 8)), instances=1024, entropy=(8, 16, 32, 64, 96, 128), allowed=(32, 64, 128)
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One configuration of an experiment: a preset with some settings replaced, and the seeds it is run with."""
+
+    name: str
+    """Names its results; one name is one configuration, whatever experiments it is in."""
+    preset: str
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    seeds: tuple[int, ...] = (0,)
+    budget: float = 1.0
+    """Multiples of the time that every run gets."""
+    scale: Scale = "laptop"
+    like: str = ""
+    """The point whose steps take as long, where that is another one."""
+
+    @property
+    def run(self) -> RunConfig:
+        """The run, without a seed; at a laptop's scale its steps are those of its budget."""
+        run = changed(preset(self.preset), **self.overrides)
+        timed = self.scale in ("laptop", "tuning")
+        return changed(run, steps=round(self.budget * steps_of(self))) if timed else run
+
+    @property
+    def jobs(self) -> "tuple[Job, ...]":
+        """The runs to be made, one for each seed."""
+        return tuple(Job(point=self, seed=seed) for seed in self.seeds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One run of an experiment, to be trained and measured: a point with a seed."""
+
+    point: Point
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """What its result and its run folder are called."""
+        return f"{self.point.name}-seed{self.seed}"
+
+    @property
+    def run(self) -> RunConfig:
+        """The whole configuration."""
+        return changed(self.point.run, seed=self.seed)
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """What is measured of it."""
+        return EVALUATIONS[self.point.scale]
+
+    @property
+    def key(self) -> str:
+        """A hash of everything that decides its result."""
+        content = {"run": self.run.to_dict(), "evaluation": self.evaluation.to_dict()}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A question, and the runs that answer it."""
+
+    question: str
+    points: tuple[Point, ...]
+    figures: tuple[str, ...] = ()
+    """Names of the figures that are drawn of it; see ``latentloop.report.ladder``."""
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """All runs, the first seed of every point before any second one."""
+        found = [job for point in self.points for job in point.jobs]
+        return tuple(sorted(found, key=lambda job: job.seed))
+
+
+@cache
+def pilot() -> dict[str, int]:
+    """Return the steps that the timed pilot gives each point in a unit of its budget."""
+    text = (files("latentloop.experiments") / "steps.toml").read_text()
+    return tomllib.loads(text)["steps"]
+
+
+def steps_of(point: Point) -> int:
+    """Return the steps of one unit of a point's budget."""
+    name = point.like or point.name
+    if name not in pilot():
+        raise UserError(f"{name} has no steps yet: time it with `python benchmarks/pilot.py {name}`")
+    return pilot()[name]
+
+
+THREE = (0, 1, 2)
+ENCODINGS: dict[str, PositionsConfig] = {
+    "abpe": AbsoluteConfig(max_positions=2048),
+    "rope": RotaryConfig(),
+    "nope": NoneConfig(),
+    "deberta": DisentangledConfig(relative_width=128),
+    "local": LocalConfig(),
+}
+UNAIDED: dict[str, Any] = {"lookup_weight": 0.0, "partial_weight": 0.0, "mlp_depth": 1}
+"""The paper's own supervision: no auxiliary read-outs, and one MLP a layer."""
+PLAIN: dict[str, Any] = UNAIDED | {"positions": ENCODINGS["deberta"], "first_heads": None, "lookup_noise": 0.0}
+"""Nothing built in: the paper's own architecture too."""
+RUNGS = ("feedforward", "recurrent", "cot", "continuous", "discrete", "corrected", "stable")
+CORRUPTIONS = (0.05, 0.25, 1.0)
+GRID = tuple((encoding, layers) for encoding in ("abpe", "rope", "nope", "deberta") for layers in (2, 4, 8))
+
+
+def _ladder(
+    method: str,
+    suffix: str = "",
+    *,
+    seeds: tuple[int, ...] = (0,),
+    budget: float = 1.0,
+    like: str = "",
+    **overrides: Any,
+) -> Point:
+    name = f"{method}-{suffix}" if suffix else method
+    return Point(name=name, preset=f"ladder-{method}", overrides=overrides, seeds=seeds, budget=budget, like=like)
+
+
+def _encoding(method: str, encoding: str) -> Point:
+    """Return a method's point with another encoding; with its own, it is the ladder's."""
+    model = preset(f"ladder-{method}").model
+    if model.positions.name == encoding:
+        return _ladder(method)
+    alone: dict[str, Any] = {"first_heads": None, "lookup_noise": 0.0} if model.first_heads else {}
+    return _ladder(method, encoding, positions=ENCODINGS[encoding], **alone)
+
+
+def _corrected(corruption: float, layers: int) -> Point:
+    run = preset("ladder-corrected")
+    changes: dict[str, Any] = {"corruption": corruption, "layers": layers}
+    own = {"corruption": run.method.corruption, "layers": run.model.layers}  # pyrefly: ignore
+    different = {name: value for name, value in changes.items() if value != own[name]}
+    return _ladder("corrected", "-".join(f"{name}{value:g}" for name, value in different.items()), **different)
+
+
+def _chain(trajectory: str, *, fixed: bool) -> Point:
+    run = preset("ladder-cot")
+    different: dict[str, Any] = {} if trajectory == run.method.trajectory else {"trajectory": trajectory}  # pyrefly: ignore
+    different |= {"min_nodes": None} if fixed else {}
+    return _ladder(
+        "cot", "-".join([*([trajectory] if "trajectory" in different else []), *(["fixed"] * fixed)]), **different
+    )
+
+
+def _paper() -> Iterator[Point]:
+    """Yield the authors' grid: encodings and layers for every method, and their best models."""
+    for method in RUNGS[:-1]:
+        own = preset(f"paper-{method}").model
+        for encoding, layers in GRID:
+            kind = replace(ENCODINGS[encoding], relative_width=256) if encoding == "deberta" else ENCODINGS[encoding]  # pyrefly: ignore
+            if (kind, layers) != (own.positions, own.layers):
+                yield Point(
+                    name=f"paper-{method}-{encoding}-L{layers}", preset=f"paper-{method}", scale="paper",
+                    overrides={"positions": kind, "layers": layers},
+                )  # fmt: skip
+    for name in ("feedforward", "recurrent", "cot", "cot-nope", "cot-variable", "continuous", "discrete", "corrected"):
+        yield Point(name=f"paper-{name}", preset=f"paper-{name}", seeds=THREE, scale="paper")
+
+
+def _tuning(method: str, rate: float) -> Point:
+    """Return a run of a fifth of the time, to choose a learning rate by its validation loss."""
+    overrides = {"muon_lr": rate, "lr": rate / 15}
+    name, source = f"{method}-rate{rate:g}", f"ladder-{method}"
+    return Point(name=name, preset=source, overrides=overrides, budget=0.2, scale="tuning", like=method)
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "tuning": Experiment(
+        question="Which learning rate suits which method, by validation loss after a fifth of the time?",
+        points=tuple(_tuning(method, rate) for method in RUNGS for rate in (0.01, 0.02, 0.04)),
+    ),
+    "ladder": Experiment(
+        question="What does each mechanism add, at equal compute?",
+        points=(
+            *(_ladder(method, seeds=THREE) for method in RUNGS),
+            _ladder("cot", "4x", budget=4.0, like="cot"),
+            *(_ladder(method, "unaided", **UNAIDED) for method in ("continuous", "discrete", "corrected", "stable")),
+        ),
+        figures=("methods", "iterations", "bars-end-to-end", "bars-cot", "bars-latent", "compute", "allowed"),
+    ),
+    "encodings": Experiment(
+        question="Which positional encoding suits which method?",
+        points=tuple(
+            _encoding(method, encoding)
+            for method in ("feedforward", "recurrent", "cot", "discrete")
+            for encoding in ENCODINGS
+        ),
+        figures=(
+            "lines-by-encoding",
+            "best-per-encoding",
+            "encodings-feedforward",
+            "encodings-recurrent",
+            "encodings-cot",
+            "encodings-latent",
+            "entropy",
+        ),
+    ),
+    "depth": Experiment(
+        question="How many layers and iterations does a method need?",
+        points=(
+            *(_ladder("feedforward", f"L{layers}", layers=layers) for layers in (2, 4)),
+            _ladder("feedforward"),
+            *(
+                _ladder("recurrent", f"T{iterations}L{layers}", iterations=iterations, layers=layers)
+                for iterations, layers in ((1, 2), (2, 2), (8, 2), (4, 4))
+            ),
+            _ladder("recurrent"),
+            *(_ladder("cot", f"L{layers}", layers=layers) for layers in (2, 8)),
+            _ladder("cot"),
+            _ladder("discrete", "L4", layers=4),
+            _ladder("discrete"),
+            _corrected(0.05, 2),
+            _corrected(0.05, 4),
+        ),
+        figures=("architectures-end-to-end", "architectures-cot", "architectures-latent"),
+    ),
+    "cot-formats": Experiment(
+        question="What should a chain of thought write, and does it need problems of all sizes?",
+        points=tuple(
+            _chain(trajectory, fixed=fixed)
+            for trajectory in ("value", "equation-value", "equation-operands-value")
+            for fixed in (False, True)
+        ),
+        figures=("structure", "bars-cot"),
+    ),
+    "correction": Experiment(
+        question="How much corruption does self-correction need, and how many layers?",
+        points=(
+            *(_corrected(corruption, layers) for layers in (2, 4) for corruption in CORRUPTIONS),
+            _ladder("discrete"),
+            _ladder("discrete", "L4", layers=4),
+        ),
+        figures=("correction",),
+    ),
+    "halting": Experiment(
+        question="Does halting at the fixed point, without an oracle, cost accuracy?",
+        points=tuple(_ladder(method, seeds=THREE) for method in ("continuous", "discrete", "corrected", "stable")),
+        figures=("halting",),
+    ),
+    "built-in": Experiment(
+        question="What is built in, and what is it worth?",
+        points=(
+            _ladder("discrete"),
+            _ladder("discrete", "unaided", **UNAIDED),
+            _encoding("discrete", "deberta"),
+            _ladder("discrete", "plain", **PLAIN),
+            _ladder("stable"),
+            _encoding("stable", "deberta"),
+            _ladder("stable", "unaided", **UNAIDED),
+            _ladder("stable", "even", skew=0.0),
+            _ladder("stable", "true-states", true_states=1.0),
+            _ladder("stable", "plain", skew=0.0, true_states=1.0, **PLAIN),
+        ),
+        figures=("built-in",),
+    ),
+    "rehearsal": Experiment(
+        question="Does everything work together? Seconds, not science.",
+        points=tuple(
+            Point(name=f"tiny-{method}", preset=f"tiny-{method}", overrides={"steps": 20}, scale="rehearsal")
+            for method in ("discrete", "stable", "cot")
+        ),
+        figures=("methods",),
+    ),
+    "paper": Experiment(
+        question="The authors' grid at full size, for machines with GPUs.",
+        points=tuple(_paper()),
+        figures=(
+            "methods",
+            "iterations",
+            "bars-end-to-end",
+            "bars-cot",
+            "bars-latent",
+            "lines-by-encoding",
+            "best-per-encoding",
+        ),
+    ),
+}
+POINTS: dict[str, Point] = {}
+"""All points by name; of one in several experiments, the one with the most seeds."""
+for _experiment in EXPERIMENTS.values():
+    for _one in _experiment.points:
+        _before = POINTS.setdefault(_one.name, _one)
+        assert (_before.preset, _before.overrides, _before.budget) == (_one.preset, _one.overrides, _one.budget), (
+            _one.name
+        )
+        if len(_one.seeds) > len(_before.seeds):
+            POINTS[_one.name] = _one
+
+
+def experiment(name: str) -> Experiment:
+    """Return an experiment by name."""
+    if name not in EXPERIMENTS:
+        raise UserError(f"unknown experiment {name!r}: {nearest(name, EXPERIMENTS)}")
+    return EXPERIMENTS[name]

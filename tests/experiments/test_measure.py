@@ -1,0 +1,94 @@
+"""What is measured of a run, on real tiny ones."""
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from latentloop.evaluate.entropy import attention_entropy
+from latentloop.evaluate.operations import operations_per_problem
+from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.experiments.measure import Interrupted, measure, run_folder, told
+from latentloop.experiments.store import read_result, result_path, write_result
+from latentloop.experiments.table import Job, Point
+from latentloop.methods import METHODS
+from latentloop.model.capture import capture
+from latentloop.task.splits import published_problems
+from latentloop.task.text import to_text
+from latentloop.train import loop
+
+QUIET = Console(quiet=True)
+
+
+def job(method, **overrides):
+    steps = {"steps": 3, "log_every": 1, "validation_problems": 2} | overrides
+    return Job(point=Point(name=method, preset=f"tiny-{method}", overrides=steps, scale="rehearsal"), seed=0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_of_every_method_is_measured(method, tmp_path):
+    one = job(method)
+    result = measure(one, tmp_path, QUIET, tmp_path / "weights")
+    write_result(tmp_path, result)
+    assert read_result(result_path(tmp_path, one.name))["key"] == one.key
+    assert [row["nodes"] for row in result["rows"]] == [8, 12]
+    assert result["average"] == np.mean([row["solved"] for row in result["rows"]])
+    assert all(row["operations"] > 0 for row in result["rows"])
+    assert result["training"]["problems"] == 3 * 16
+    assert result["training"]["curve"]["step"] == [1, 2, 3]
+    latent = METHODS[method].latent
+    assert (result["entropy"] is not None) == (result["allowed"] is not None) == latent
+    if latent:
+        assert result["allowed"]["8"].keys() == {"1x", "2x", "4x", "16x"}
+    assert LatentLoop.from_pretrained(tmp_path / "weights" / one.name).run == one.run
+    assert told(one, tmp_path)["step"] == 3
+
+
+def test_a_run_that_was_cut_off_goes_on(tmp_path, monkeypatch):
+    one = job("stable", steps=4, checkpoint_every=1)
+    whole = measure(one, tmp_path / "whole", QUIET)
+    real = loop.optimizer_step
+
+    def cut(run, step, *more):
+        if step == 2:
+            monkeypatch.setattr(loop, "optimizer_step", real)
+            raise KeyboardInterrupt
+        return real(run, step, *more)
+
+    monkeypatch.setattr(loop, "optimizer_step", cut)
+    with pytest.raises(KeyboardInterrupt):
+        measure(one, tmp_path, QUIET)
+    assert told(one, tmp_path)["step"] == 2
+    assert run_folder(one, tmp_path).exists()
+    resumed = measure(one, tmp_path, QUIET)
+    assert resumed["model"]["sha256"] == whole["model"]["sha256"]
+
+
+def test_interrupted_is_an_interruption():
+    assert issubclass(Interrupted, KeyboardInterrupt)
+
+
+def test_entropy_is_that_of_the_captured_weights():
+    trained = LatentLoop.from_pretrained("laptop-add")
+    found = attention_entropy(trained, 16, 5)
+    expected = []
+    problems = published_problems(trained.run.task, 16, 5)
+    for row in range(5):
+        with capture(trained.model, ["pattern"], iterations=[0]) as seen:
+            trained.solve(to_text(problems[row : row + 1]), cap=1)
+        pattern = seen[0, 0, "pattern"].double()  # [1, head, query, key]
+        expected.append(-torch.xlogy(pattern, pattern).sum(-1).mean(-1)[0])
+    whole = torch.stack(expected).mean(0)
+    np.testing.assert_allclose(found["heads"][0], whole, atol=0.02)
+    uniform = attention_entropy(LatentLoop.from_pretrained("laptop-add"), 64, 2)
+    assert 0 < uniform["mean"] < np.log(64 * 8)
+
+
+def test_operations_grow_with_iterations_and_size():
+    trained = LatentLoop.from_pretrained("laptop-add")
+    small, twice, large = (
+        operations_per_problem(trained, {"nodes": nodes, "iterations": iterations})["operations"]
+        for nodes, iterations in ((16, 4), (16, 8), (64, 4))
+    )
+    assert twice == 2 * small
+    assert large > 4 * small

@@ -1,0 +1,193 @@
+"""Workers that share a storage: no job twice, none lost."""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from latentloop.errors import UserError
+from latentloop.experiments import sweep
+from latentloop.experiments.sweep import Board, beating, open_storage, work
+from latentloop.experiments.table import Job, Point
+
+JOBS = [
+    Job(point=Point(name=name, preset="tiny-stable", overrides={"steps": steps}, scale="rehearsal"), seed=seed)
+    for name, steps in (("a", 2), ("b", 3))
+    for seed in (0, 1)
+]
+
+
+def result(job):
+    return {"point": job.point.name, "seed": job.seed, "key": job.key, "average": 0.5}
+
+
+def quiet(*_):
+    return {}
+
+
+def do(board, measure=result):
+    kept = []
+    work(board, measure, quiet, kept.append, quiet, wait=0.05)
+    return kept
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A PostgreSQL server of our own, on a free port of the loopback."""
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not programs:
+        pytest.skip("no PostgreSQL server: apt-get install postgresql")
+    owner = {}
+    if os.getuid() == 0:  # the server refuses to run as root
+        if "postgres" not in {user.pw_name for user in pwd.getpwall()}:
+            pytest.skip("no user postgres to run a server as")
+        owner = {"user": "postgres"}
+    folder = Path(tmp_path_factory.mktemp("server"))
+    for place in (folder, *folder.parents[:3]):
+        place.chmod(0o755)
+    data = folder / "data"
+    data.mkdir()
+    if owner:
+        shutil.chown(data, "postgres")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    binaries, out = programs[-1].parent, subprocess.DEVNULL
+    settings = dict(**owner, cwd=data, stdout=out, stderr=out)
+    subprocess.run([binaries / "initdb", "-D", data, "-U", "loop", "-A", "trust", "--no-sync"], check=True, **settings)
+    command = [binaries / "postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port), "-k", data, "-c", "fsync=off"]
+    process = subprocess.Popen(command, **settings)
+    try:
+        for _ in range(200):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        yield f"postgresql://loop@127.0.0.1:{port}/postgres"
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+
+
+@pytest.fixture(params=["journal", "database"])
+def storage(request, tmp_path):
+    if request.param == "journal":
+        return str(tmp_path / "sweep.journal")
+    pytest.importorskip("psycopg", reason="no driver for PostgreSQL: pip install psycopg[binary]")
+    return request.getfixturevalue("server")
+
+
+def test_workers_share_the_jobs_and_do_each_once(storage, request):
+    done, name = [], request.node.name
+
+    def measure(job):
+        time.sleep(0.05)
+        done.append(job.name)
+        return result(job)
+
+    def worker():
+        work(Board.open(storage, name, JOBS), measure, quiet, quiet, quiet, wait=0.05)
+
+    threads = [threading.Thread(target=worker) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == sorted(job.name for job in JOBS)
+    board = Board.open(storage, name, JOBS)
+    assert set(board.standing().values()) == {"done"}
+    assert sorted(one["key"] for one in board.results()) == sorted(job.key for job in JOBS)
+    assert do(board) == []
+
+
+def test_an_interrupted_job_waits_again(storage, request):
+    board = Board.open(storage, request.node.name, JOBS[:1])
+
+    def interrupted(job):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        do(board, interrupted)
+    assert list(board.standing().values()) == ["waiting"]
+    assert [one["key"] for one in do(board)] == [JOBS[0].key]
+
+
+def test_a_job_that_cannot_be_done_stops_no_other(storage, request):
+    tried = []
+
+    def measure(job):
+        tried.append(job.name)
+        if job == JOBS[0]:
+            raise UserError("the loss is nan")
+        return result(job)
+
+    board = Board.open(storage, request.node.name, JOBS)
+    kept = do(board, measure)
+    assert sorted(tried) == sorted(job.name for job in JOBS)
+    assert len(kept) == len(JOBS) - 1
+    assert len(do(Board.open(storage, request.node.name, JOBS))) == 1
+
+
+KILLED = """
+import sys, time
+sys.path.insert(0, {tests!r})
+from test_sweep import JOBS, Board, work, quiet
+board = Board.open({storage!r}, {name!r}, JOBS[:1])
+def measure(job):
+    print("started", flush=True)
+    time.sleep(60)
+work(board, measure, quiet, quiet, quiet)
+"""
+
+
+def test_the_job_of_a_killed_worker_is_taken_again(storage, request):
+    name = request.node.name
+    code = KILLED.format(tests=str(Path(__file__).parent), storage=storage, name=name)
+    worker = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert worker.stdout.readline() == "started\n"
+    board = Board.open(storage, name, JOBS[:1])
+    while "pid" not in (board.progress().get(JOBS[0].key) or {}):
+        time.sleep(0.05)
+    assert board.free_killed() == []
+    worker.kill()
+    worker.wait()
+    assert [one["key"] for one in do(board)] == [JOBS[0].key]
+
+
+def test_a_worker_of_another_machine_is_given_up_when_its_beat_stands_still(storage, request, monkeypatch):
+    board = Board.open(storage, request.node.name, JOBS[:1])
+    trial, _ = board.take()
+    trial.set_user_attr("beat", {"count": 7, "host": "elsewhere", "pid": 1})
+    assert board.free_killed() == []
+    trial.set_user_attr("beat", {"count": 8, "host": "elsewhere", "pid": 1})
+    monkeypatch.setattr(sweep, "STALE_SECONDS", 0.05)
+    assert board.free_killed() == []  # it has moved since
+    time.sleep(0.1)
+    assert board.free_killed() == [JOBS[0].name]
+    with beating(trial, quiet):  # it was only slow: nothing breaks
+        pass
+    assert len(do(board)) == 1
+
+
+def test_one_job_added_by_two_workers_is_done_once(storage, request):
+    board = Board.open(storage, request.node.name, JOBS[:1])
+    board._enqueue(JOBS[0].key, JOBS[0].name)
+    assert len(do(board)) == 1
+
+
+@pytest.mark.parametrize(
+    "where", ["postgresql://loop:secret@127.0.0.1:1/none", "nonsense://x", "/dev/null/sweep.journal"]
+)
+def test_a_storage_that_cannot_be_reached_is_one_line_without_the_password(where):
+    with pytest.raises(UserError, match="cannot use the storage") as caught:
+        open_storage(where)
+    assert "secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)

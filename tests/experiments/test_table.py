@@ -1,0 +1,117 @@
+"""The table of experiments, and stored results."""
+
+import copy
+import json
+from dataclasses import replace
+
+import pytest
+
+from latentloop.config import RunConfig
+from latentloop.errors import UserError
+from latentloop.experiments.store import FORMAT, read_result, result_path, stored, write_result
+from latentloop.experiments.table import EXPERIMENTS, POINTS, Job, Point, experiment, pilot
+from latentloop.methods import METHODS
+from latentloop.presets import preset
+from latentloop.schema import changed
+
+TINY = Job(point=Point(name="a", preset="tiny-stable", overrides={"steps": 2}, scale="rehearsal"), seed=3)
+DOCUMENT = {
+    "format": FORMAT, "point": "a", "seed": 3, "key": TINY.key, "labels": {}, "training": {}, "curves": {},
+    "rows": [{"nodes": 8, "solved": 1.0, "solved_low": 0.5, "solved_high": 1.0, "problems": 4}],
+    "average": 1.0, "model": {}, "provenance": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_every_point_is_a_run_that_can_be_made(name):
+    point = POINTS[name]
+    run = changed(preset(point.preset), **point.overrides)
+    assert isinstance(run, RunConfig)
+    assert RunConfig.from_dict(run.to_dict()) == run
+    if point.overrides:
+        assert run != preset(point.preset)
+
+
+def test_all_methods_are_on_the_ladder_with_three_seeds():
+    seeds = {point.run.method.name: point.seeds for point in EXPERIMENTS["ladder"].points if not point.overrides}
+    assert seeds.keys() == METHODS.keys()
+    timed = [point for point in EXPERIMENTS["ladder"].points if not point.overrides and point.budget == 1]
+    assert all(point.seeds == (0, 1, 2) for point in timed)
+
+
+def test_points_are_trained_on_small_graphs_only():
+    laptop = [point for point in POINTS.values() if point.scale == "laptop"]
+    assert laptop
+    for point in laptop:
+        run = changed(preset(point.preset), **point.overrides)
+        assert run.graph.nodes == 16
+        assert run.graph.depth_limit == 7
+        assert run.task.names == max(sizes_of(point))
+
+
+def sizes_of(point):
+    return Job(point=point, seed=0).evaluation.sizes
+
+
+def test_every_point_has_the_steps_of_a_pilot():
+    for point in POINTS.values():
+        if point.scale in ("laptop", "tuning"):
+            assert point.run.train.steps == round(point.budget * pilot()[point.like or point.name])
+
+
+def test_a_point_without_a_pilot_says_how_to_get_one():
+    with pytest.raises(UserError, match=r"benchmarks/pilot\.py new"):
+        _ = Point(name="new", preset="ladder-stable").run
+
+
+def test_the_key_is_that_of_everything_that_decides_a_result():
+    assert TINY.key == Job(point=replace(TINY.point, name="b"), seed=3).key
+    other_steps = replace(TINY.point, overrides={"steps": 3})
+    for different in (replace(TINY, seed=4), replace(TINY, point=other_steps)):
+        assert different.key != TINY.key
+
+
+def test_unknown_experiments_name_the_nearest():
+    with pytest.raises(UserError, match="ladder"):
+        experiment("laddder")
+
+
+def test_a_result_comes_back_as_it_was_stored(tmp_path):
+    assert stored(TINY, tmp_path) is None
+    write_result(tmp_path, DOCUMENT)
+    assert stored(TINY, tmp_path) == DOCUMENT
+
+
+def test_a_changed_configuration_under_an_old_name_is_refused(tmp_path):
+    write_result(tmp_path, DOCUMENT)
+    changed_job = replace(TINY, point=replace(TINY.point, overrides={"steps": 4}))
+    with pytest.raises(UserError, match=r"another configuration than a-seed3 .* move it away"):
+        stored(changed_job, tmp_path)
+    assert result_path(tmp_path, "a-seed3").exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda d: d.pop("format"), "no result of an experiment"),
+        (lambda d: d.update(format="other"), "no result of an experiment"),
+        (lambda d: d.pop("labels"), "'labels' is missing"),
+        (lambda d: d.update(average="much"), "'average' is missing, or of another kind"),
+        (lambda d: d.update(rows=[]), "no scores by size"),
+        (lambda d: d.update(rows=[{"nodes": 8}]), "no scores by size"),
+    ],
+)
+def test_foreign_results_are_refused(tmp_path, damage, said):
+    document = copy.deepcopy(DOCUMENT)
+    damage(document)
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match=said):
+        read_result(path)
+
+
+def test_a_broken_result_is_refused(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(DOCUMENT)[:-9])
+    with pytest.raises(UserError, match="not JSON"):
+        read_result(path)
