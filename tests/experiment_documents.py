@@ -128,7 +128,19 @@ def everything(scale: str = "laptop") -> dict[str, Result]:
                 0.1 if "plain" in point.name else 1
             )
             far *= min(about["layers"] * (about["iterations"] or 4), 8) / 8 * (2 if scale == "paper" else 1)
+            cost = 3e5 * (place % 7 + 1) * (40 if about["method"] == "cot" else 4)
             found[job.name] = document(
-                job, lambda nodes, far=far: 1 / (1 + (nodes / far) ** 6), problems=256, loss=0.5 + 0.01 * place
-            )
+                job, lambda nodes, far=far: 1 / (1 + (nodes / far) ** 6), problems=256, loss=0.5 + 0.01 * place,
+                operations=lambda nodes, cost=cost: cost * nodes,
+            )  # fmt: skip
+            _vary(found[job.name], 0.2 + 0.02 * (place % 11) + 0.01 * job.seed)
     return found
+
+
+def _vary(result: Result, by: float) -> None:
+    """Make entropies and learning curves of several runs differ."""
+    result["entropy"] = result["entropy"] and {n: {"mean": int(n) ** by} for n in result["entropy"]}
+    curve = result["training"]["curve"]
+    for name in curve:
+        if name.startswith("right"):
+            curve[name] = [share ** (4 * by) for share in curve[name]]
