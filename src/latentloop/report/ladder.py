@@ -40,7 +40,7 @@ class LadderFigure:
     caption: str
     """What is seen, and what its intervals are."""
     repeats: str | None
-    """The paper's figure; None where it is ours."""
+    """Number of the paper's figure; None where it is ours."""
     experiments: tuple[str, ...]
     """Experiments at a laptop's scale whose runs it needs."""
     also: tuple[str, ...] = ()
@@ -80,18 +80,18 @@ FIGURES: dict[str, LadderFigure] = {
     "methods": LadderFigure(
         title="Accuracy by method and size",
         caption=f"Problems fully solved, by method and number of nodes, at equal training time. {LINES} {BEST}",
-        repeats="figure 4", experiments=("ladder",), also=CANDIDATES, draw=comparisons.methods,
+        repeats="4", experiments=("ladder",), also=CANDIDATES, draw=comparisons.methods,
     ),
     "iterations": LadderFigure(
         title="Solved after each iteration",
         caption="Problems fully solved after each iteration, a line for each size: larger problems take more iterations. "
         f"Medians of the seeds. The paper shows the corrected method. {BEST}",
-        repeats="figure 5", experiments=("ladder",), also=CANDIDATES, methods=LATENT, draw=comparisons.iterations,
+        repeats="5", experiments=("ladder",), also=CANDIDATES, methods=LATENT, draw=comparisons.iterations,
     ),
     "bars-end-to-end": LadderFigure(
         title="Average score of every end-to-end configuration",
         caption=f"Problems fully solved, averaged over all sizes tested: every feedforward and recurrent configuration. {BARS}",
-        repeats="figure 8", experiments=("ladder", "encodings", "depth"), methods=END_TO_END,
+        repeats="8", experiments=("ladder", "encodings", "depth"), methods=END_TO_END,
         draw=configurations.average_bars("end-to-end"),
     ),
     "bars-cot": LadderFigure(
@@ -99,25 +99,25 @@ FIGURES: dict[str, LadderFigure] = {
         caption="Problems fully solved, averaged over all sizes tested: every configuration of chain of thought. Val writes "
         "values, Eq-Val equations and values, Eq-Op-Val the values of operands too; graphs are of 8 to 16 nodes in training, "
         f"or of a fixed number. {BARS}",
-        repeats="figure 10", experiments=("ladder", "encodings", "depth", "cot-formats"), methods=("cot",),
+        repeats="10", experiments=("ladder", "encodings", "depth", "cot-formats"), methods=("cot",),
         draw=configurations.average_bars("chain of thought"),
     ),
     "bars-latent": LadderFigure(
         title="Average score of every latent configuration",
         caption=f"Problems fully solved, averaged over all sizes tested: every configuration with latent supervision. {BARS}",
-        repeats="figure 13", experiments=("ladder", "encodings", "depth", "correction", "built-in"), methods=LATENT,
+        repeats="13", experiments=("ladder", "encodings", "depth", "correction", "built-in"), methods=LATENT,
         draw=configurations.average_bars("latent"),
     ),
     "lines-by-encoding": LadderFigure(
         title="Every run, by positional encoding",
         caption="Problems fully solved by size, a line for each run in the color of its encoding; other settings vary.",
-        repeats="figures 9a, 12a and 14a", experiments=("ladder", "encodings", "depth"), draw=configurations.lines_by_encoding,
+        repeats="9a, 12a, 14a", experiments=("ladder", "encodings", "depth"), draw=configurations.lines_by_encoding,
     ),
     "best-per-encoding": LadderFigure(
         title="Best configuration of each encoding",
         caption="Problems fully solved, averaged over all sizes tested, for the configuration of each encoding with the least "
         f"validation loss; ? is not measured yet. {BARS}",
-        repeats="figures 9b, 12b and 14b", experiments=("encodings",), also=("depth",),
+        repeats="9b, 12b, 14b", experiments=("encodings",), also=("depth",),
         methods=("feedforward", "recurrent", "cot", "discrete"), draw=configurations.best_per_encoding,
     ),
     **{
@@ -129,38 +129,38 @@ FIGURES: dict[str, LadderFigure] = {
             draw=configurations.encodings_of(method),
         )
         for name, method, words, repeats in (
-            ("feedforward", "feedforward", "feedforward", "figure 9c"),
-            ("recurrent", "recurrent", "recurrent", "figure 9d"),
-            ("cot", "cot", "chain of thought", "figure 12c"),
-            ("latent", "discrete", "discrete latent states", "figure 14c"),
+            ("feedforward", "feedforward", "feedforward", "9c"),
+            ("recurrent", "recurrent", "recurrent", "9d"),
+            ("cot", "cot", "chain of thought", "12c"),
+            ("latent", "discrete", "discrete latent states", "14c"),
         )
     },
     **{
         f"architectures-{name}": LadderFigure(
-            title=f"Architectures: {words}",
-            caption=f"Problems fully solved by size, {words}: of each number of iterations T and layers L, the configuration "
-            f"with the least validation loss. {LINES}",
+            title=f"Architectures: {family}",
+            caption=f"Problems fully solved by size, {family}: of each number of iterations T and layers L, the configuration "
+            f"with the least validation loss{words}. {LINES}",
             repeats=repeats, experiments=("depth",), also=("encodings",), methods=FAMILIES[family],
             draw=configurations.architectures(family),
         )
         for name, family, words, repeats in (
-            ("end-to-end", "end-to-end", "end-to-end, dashed where feedforward", "figure 9e"),
-            ("cot", "chain of thought", "chain of thought", "figure 12d"),
-            ("latent", "latent", "latent states, dashed with two layers", "figure 14d"),
+            ("end-to-end", "end-to-end", "; feedforward models are dashed", "9e"),
+            ("cot", "chain of thought", "", "12d"),
+            ("latent", "latent", "; dashed with two layers", "14d"),
         )
     },
     "entropy": LadderFigure(
         title="Entropy of attention by size",
         caption="Entropy of attention, the mean of all heads and query positions in the first application of the block. It "
         "rises where attention disperses as the input grows. Medians of the seeds, and bands from the least to the largest.",
-        repeats="figure 9f", experiments=("ladder", "encodings"),
+        repeats="9f", experiments=("ladder", "encodings"),
         methods=("feedforward", "recurrent", "continuous", "discrete", "corrected", "stable"), draw=configurations.entropy,
     ),
     "structure": LadderFigure(
         title="Equations right in chains of thought",
         caption="Chains of thought that recall all equations, and those that give all values, averaged over all sizes tested. "
         f"What lies between the two are errors of arithmetic. {BARS}",
-        repeats="figure 11", experiments=("ladder", "encodings", "depth", "cot-formats"), methods=("cot",),
+        repeats="11", experiments=("ladder", "encodings", "depth", "cot-formats"), methods=("cot",),
         draw=configurations.structure,
     ),
     "compute": LadderFigure(
@@ -210,6 +210,13 @@ def figure_named(name: str) -> LadderFigure:
     return FIGURES[name]
 
 
+def names_at(scale: Scale) -> list[str]:
+    """Return the figures of a scale: all at a laptop's, else those that its experiment names."""
+    if scale == "laptop":
+        return list(FIGURES)
+    return [name for name in FIGURES if any(name in one.figures for one in _experiments((), scale))]
+
+
 def missing(name: str, results: Mapping[str, Result], scale: Scale = "laptop") -> list[Job]:
     """Return the runs that a figure needs and that have no result yet."""
     return [job for job in figure_named(name).jobs(scale) if job.name not in results]
@@ -228,18 +235,18 @@ def draw(name: str, results: Mapping[str, Result], scale: Scale = "laptop") -> F
     with rc_context(STYLE):
         try:
             figure = spec.draw(grouped(chosen))
-        except NothingStoredError as error:
-            raise _nothing(name, scale) from error
+        except NothingStoredError:
+            raise _nothing(name, scale) from None
         left = len(missing(name, results, scale))
         if left:
             _note(figure, f"{left} of the {len(spec.jobs(scale))} runs of this figure are not measured yet")
     return figure
 
 
-def _nothing(name: str, scale: Scale) -> UserError:
+def _nothing(name: str, scale: Scale) -> NothingStoredError:
     needed = " and ".join(FIGURES[name].experiments) if scale == "laptop" else scale
     first = FIGURES[name].experiments[0] if scale == "laptop" else scale
-    return UserError(f"cannot draw {name}: it needs results of {needed}; run `latentloop reproduce {first}`")
+    return NothingStoredError(f"cannot draw {name}: it needs results of {needed}; run `latentloop reproduce {first}`")
 
 
 def _note(figure: Figure, text: str) -> None:
@@ -265,15 +272,20 @@ def paths(name: str, folder: Path, scale: Scale = "laptop", suffixes: Sequence[s
 
 
 def redraw(
-    names: Sequence[str],
+    names: Sequence[str] | None,
     results: Mapping[str, Result],
     folder: Path,
     scale: Scale = "laptop",
     suffixes: Sequence[str] = (PNG, PDF),
 ) -> Iterator[Path]:
-    """Draw figures into a folder, as bitmaps and vectors; yield every file when it is written."""
-    for name in names:
-        figure = draw(name, results, scale)
+    """Draw figures into a folder, as bitmaps and vectors, or all that have results; yield every file when it is written."""
+    for name in names_at(scale) if names is None else names:
+        try:
+            figure = draw(name, results, scale)
+        except NothingStoredError:
+            if names is not None:
+                raise
+            continue
         source = fingerprint(name, results, scale)
         for path in paths(name, folder, scale, suffixes):
             with rc_context(STYLE):

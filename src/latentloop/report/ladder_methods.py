@@ -40,7 +40,11 @@ RULES = {
     "2x": Look(label="2x depth", color="#b8b8b8", marker="^"),
     "4x": Look(label="4x depth", color="#222222", marker="v"),
 }
-FAILURES = {"false_halts": ("wrong fixed point", "-"), "cycles": ("cycle", "--"), "caps": ("did not halt", ":")}
+FAILURES: dict[str, tuple[str, Any]] = {
+    "false_halts": ("wrong fixed point", "-"),
+    "cycles": ("cycle", "--"),
+    "caps": ("did not halt", ":"),
+}
 
 
 def best_of_each(groups: Groups) -> dict[str, Scores]:

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from latentloop.errors import UserError
 from latentloop.experiments.scores import Scores, comparable, least_loss
 from latentloop.report.palette import COLUMN, METHOD_LOOKS, PAGE, SMALLEST, TRAINED, Look
 
@@ -31,7 +32,7 @@ HELPS = {
 """What an override takes away, in words."""
 
 
-class NothingStoredError(Exception):
+class NothingStoredError(UserError):
     """None of the results that a figure is drawn from are there."""
 
 
