@@ -108,5 +108,5 @@ def _table(rows: list[dict[str, Any]]) -> "Table":
     for row in rows:
         stored = f"{row['runs'] - len(row['missing'])} of {row['runs']}"
         points = list(dict.fromkeys(name.rpartition("-seed")[0] for name in row["missing"]))
-        table.add_row(row["name"], stored, _first(points, 2), row["repeats"] or "(ours)", row["title"])
+        table.add_row(row["name"], stored, _first(points, 1), row["repeats"] or "(ours)", row["title"])
     return table
