@@ -55,7 +55,7 @@ class Scores:
     def validation_loss(self) -> float:
         """The loss of the first seed, the one that every point has."""
         loss = (self.results[0].get("validation") or {}).get("loss")
-        return inf if loss is None else loss
+        return inf if loss is None else float(loss)
 
     def rows(self, nodes: int) -> list[dict[str, Any]]:
         """Return the rows of a size, one for each seed."""
@@ -63,7 +63,7 @@ class Scores:
 
     def solved(self, nodes: int, kind: str = "solved") -> float:
         """Return the share solved (or another share of the rows), the median of the seeds."""
-        return median(row[kind] for row in self.rows(nodes))
+        return float(median(row[kind] for row in self.rows(nodes)))
 
     def has(self, kind: str) -> bool:
         """Return whether every row has such a number."""

@@ -107,7 +107,7 @@ def column_figure(height: float) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def line(axes: Axes, xs: Sequence[float], scores: Sequence[float], look: Look, **settings: Any) -> None:
+def line(axes: Axes, xs: Sequence[int | float], scores: Sequence[int | float], look: Look, **settings: Any) -> None:
     """Draw a line of percentages with a look's color and marker."""
     given: dict[str, Any] = {"color": look.color, "marker": look.marker, "label": look.label, "zorder": 3} | settings
     if look.marker == "*":  # a star looks smaller than it is

@@ -77,7 +77,7 @@ TRAINED = "#e6edf5"
 """Shade of the sizes trained on."""
 
 
-def shades(values: Sequence[float]) -> dict[float, str]:
+def shades(values: Sequence[int]) -> dict[int, str]:
     """Return a color for each of some ordered values, from dark to light, never too light to be seen."""
     ordered = sorted(set(values))
     last = max(len(ordered) - 1, 1)

@@ -104,7 +104,7 @@ def runs(results: Mapping[str, Result], drawn: Drawn) -> str:
     return table(heads, lines)
 
 
-def number(value: float | None, unit: float = 1.0, digits: int = 0) -> str:
+def number(value: int | float | None, unit: float = 1.0, digits: int = 0) -> str:
     """Write a number in a unit; a dash where there is none."""
     return "-" if value is None else f"{value / unit:,.{digits}f}"
 
