@@ -1,6 +1,7 @@
 """Made-up results of experiments, in the form of real ones: for tests of what is read off them, and for nothing else."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from latentloop.evaluate.metrics import wilson
 from latentloop.experiments import table
@@ -19,14 +20,14 @@ def with_steps(monkeypatch) -> None:
     monkeypatch.setattr(table, "pilot", lambda: dict.fromkeys(POINTS, 100))
 
 
-_ABOUT: dict[str, tuple[dict, str]] = {}
+_LABELS: dict[str, dict] = {}
 
 
-def about_job(job: Job) -> tuple[dict, str]:
-    """Return a job's labels and key, worked out once."""
-    if job.name not in _ABOUT:
-        _ABOUT[job.name] = labels(job), job.key
-    return _ABOUT[job.name]
+def labels_of(job: Job) -> dict:
+    """Return a job's labels, worked out once for all of its seeds."""
+    if job.point.name not in _LABELS:
+        _LABELS[job.point.name] = labels(job)
+    return _LABELS[job.point.name]
 
 
 def share(solved: Solved, nodes: int) -> float:
@@ -37,7 +38,7 @@ def share(solved: Solved, nodes: int) -> float:
 
 def document(job: Job, solved: Solved, *, problems: int = 1000, loss: float | None = 1.0, **changes: Solved) -> Result:
     """Make a result; ``changes`` are other numbers of its rows, by name."""
-    about, key = about_job(job)
+    about = labels_of(job)
     method = METHODS[about["method"]]
     sizes = job.evaluation.sizes
     rows = []
@@ -62,7 +63,7 @@ def document(job: Job, solved: Solved, *, problems: int = 1000, loss: float | No
     kinds = ("leaf", "one", "two", "three") if method.latent else ("token", "number")
     curve = {f"right_{kind}": [step / (step + 40 * place + 20) for step in steps] for place, kind in enumerate(kinds)}
     return {
-        "format": FORMAT, "point": job.point.name, "seed": job.seed, "key": key, "labels": about,
+        "format": FORMAT, "point": job.point.name, "seed": job.seed, "key": "made-up", "labels": about,
         "training": {
             "minutes_of_one_core": 20.0 * job.point.budget, "steps": 4000, "problems": 64000, "tokens": 8_000_000,
             "operations": 1e13, "seconds": 1190.5, "provenance": {},
@@ -107,8 +108,15 @@ def documents(**points: Solved | dict) -> dict[str, Result]:
     return found
 
 
+def with_keys(results: Mapping[str, Result]) -> dict[str, Result]:
+    """Give results the keys of today's configurations, so that they can be stored and read."""
+    jobs = {job.name: job for point in POINTS.values() for job in point.jobs}
+    return {name: result | {"key": jobs[name].key} for name, result in results.items()}
+
+
+@cache
 def everything(scale: str = "laptop") -> dict[str, Result]:
-    """Make a plausible result for every run of a scale."""
+    """Make a plausible result for every run of a scale; not to be changed."""
     reach = {
         "feedforward": 8,
         "recurrent": 10,
@@ -122,7 +130,7 @@ def everything(scale: str = "laptop") -> dict[str, Result]:
     found = {}
     for place, point in enumerate(point for point in POINTS.values() if point.scale == scale):
         for job in point.jobs:
-            about, _ = about_job(job)
+            about = labels_of(job)
             far = reach[about["method"]] * factor[about["encoding"]] * (1 + 0.08 * job.seed) * point.budget**0.3
             far *= (0.5 if not about["auxiliary"] and "unaided" in point.name else 1) * (
                 0.1 if "plain" in point.name else 1

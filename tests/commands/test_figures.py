@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from experiment_documents import documents, with_steps
+from experiment_documents import documents, with_keys, with_steps
 from latentloop.experiments.store import result_path, write_result
 from latentloop.report.ladder import FIGURES
 
@@ -12,7 +12,7 @@ from latentloop.report.ladder import FIGURES
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     with_steps(monkeypatch)
-    for result in documents(cot=0.5, cot_4x=0.75).values():
+    for result in with_keys(documents(cot=0.5, cot_4x=0.75)).values():
         write_result(tmp_path / "stored", result)
     return tmp_path / "stored"
 
