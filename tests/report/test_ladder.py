@@ -8,9 +8,15 @@ from matplotlib.text import Text
 
 from experiment_documents import documents, everything, with_steps
 from latentloop.errors import UserError
-from latentloop.experiments.table import EXPERIMENTS
+from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.experiments import measure
+from latentloop.experiments.claims import decide
+from latentloop.experiments.store import read_result, write_result
+from latentloop.experiments.table import EVALUATIONS, EXPERIMENTS, Evaluation, Job, Point
 from latentloop.report.ladder import FIGURES, NothingStoredError, caption, draw, fingerprint, missing, names_at, redraw
 from latentloop.report.palette import COLUMN, METHOD_LOOKS, PAGE, SMALLEST
+from latentloop.train.log import read_log
+from small_runs import go, quick
 
 
 @pytest.fixture(autouse=True)
@@ -136,6 +142,26 @@ def test_intervals_are_of_seeds_or_of_problems():
         low, high = (50.0, 70.0) if seeds == 3 else (46.907, 53.093)
         assert min(heights) == pytest.approx(low, abs=0.001), name
         assert max(heights) == pytest.approx(high, abs=0.001), name
+
+
+def test_figures_are_drawn_of_real_results(tmp_path, monkeypatch):
+    small = Evaluation(sizes=(6, 8, 12), instances=4, entropy=(8, 12), allowed=(8, 12))
+    monkeypatch.setitem(EVALUATIONS, "paper", small)  # a scale that needs no pilot
+    results = {}
+    for method in ("discrete", "cot"):
+        go(quick(method), tmp_path / method)
+        job = Job(point=Point(name=method, preset=f"tiny-{method}", scale="paper"), seed=0)
+        trained = LatentLoop.from_pretrained(tmp_path / method / "last")
+        rows = [row for row in read_log(tmp_path / method) if row["kind"] == "train"]
+        curve = {name: [float(row[name]) for row in rows] for name in rows[-1] if name != "kind"}
+        document = measure.result(job, trained, curve)
+        write_result(tmp_path, document)
+        results[job.name] = read_result(tmp_path / "results" / f"{job.name}.json")
+    drawn = {path.stem for path in redraw(None, results, tmp_path / "images", suffixes=(".svg",))}
+    assert FIGURES.keys() - drawn <= {"encodings-feedforward", "encodings-recurrent"} | {
+        name for name, figure in FIGURES.items() if figure.methods and not {"discrete", "cot"} & set(figure.methods)
+    }
+    assert decide("cot-errs-in-arithmetic", results).because.startswith("of ")
 
 
 def test_files_are_the_same_when_drawn_again(laptop, tmp_path):

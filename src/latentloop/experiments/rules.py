@@ -186,7 +186,9 @@ def _encodings_cot(evidence: Evidence) -> Decision:
 
 
 def _cot_errs_in_arithmetic(evidence: Evidence) -> Decision:
-    """Whether a chain is solved and its structure right are stored apart, so the share wanted is known within bounds."""
+    """Results without ``unsolved_structure_right`` tell only how many are solved, and how many have their structure right:
+    then the share is known within bounds.
+    """
     (cot,) = evidence.points("cot")
     rows = [row for nodes in cot.sizes for row in cot.rows(nodes)]
     total, solved, structure = (
