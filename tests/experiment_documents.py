@@ -7,7 +7,7 @@ from latentloop.evaluate.metrics import wilson
 from latentloop.experiments import table
 from latentloop.experiments.measure import ALLOWED, labels
 from latentloop.experiments.store import FORMAT, Result
-from latentloop.experiments.table import POINTS, Job
+from latentloop.experiments.table import ENCODINGS, EXPERIMENTS, POINTS, Job
 from latentloop.methods import METHODS
 from latentloop.task.splits import PUBLISHED_SEED
 
@@ -102,10 +102,22 @@ def documents(**points: Solved | dict) -> dict[str, Result]:
     """Make the results of points, all seeds of the table: shares, or the arguments of ``document``; - is written _."""
     found = {}
     for name, given in points.items():
-        for job in POINTS[name.replace("_", "-")].jobs:
+        for job in POINTS[name if name in POINTS else name.replace("_", "-")].jobs:
             arguments = given if isinstance(given, dict) and "solved" in given else {"solved": given}
             found[job.name] = document(job, **arguments)
     return found
+
+
+def encoded(method: str, encoding: str) -> str:
+    """Return the name of a method's point with an encoding; with its own, it is the method's."""
+    points = EXPERIMENTS["encodings"].points
+    jobs = [point.jobs[0] for point in points if point.preset == f"ladder-{method}"]
+    return next(job.point.name for job in jobs if labels_of(job)["encoding"] == encoding)
+
+
+def another(method: str) -> str:
+    """Return the name of a method's point with another encoding than its own."""
+    return next(name for encoding in ENCODINGS if (name := encoded(method, encoding)) != method)
 
 
 def with_keys(results: Mapping[str, Result]) -> dict[str, Result]:

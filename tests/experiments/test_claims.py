@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiment_documents import document, documents, everything, with_steps
+from experiment_documents import another, document, documents, encoded, everything, with_steps
 from latentloop.errors import UserError
 from latentloop.evaluate.metrics import wilson
 from latentloop.experiments.claims import claims, decide, decide_all, text
@@ -87,18 +87,19 @@ def test_three_seeds_are_three():
 
 
 def test_the_configuration_with_the_least_validation_loss_counts():
-    results = documents(feedforward=0.0, recurrent=0.0, recurrent_nope={"solved": 1.0, "loss": 2.0})
+    other = another("recurrent")
+    results = documents(feedforward=0.0, recurrent=0.0, **{other: {"solved": 1.0, "loss": 2.0}})
     assert decide("end-to-end-fails", results).outcome == "reproduced"
-    results |= documents(recurrent_nope={"solved": 1.0, "loss": 0.5})
+    results |= documents(**{other: {"solved": 1.0, "loss": 0.5}})
     found = decide("end-to-end-fails", results)
     assert found.outcome == "not measured yet"  # one seed, where the rule wants three
-    assert found.missing == ("recurrent-nope-seed1", "recurrent-nope-seed2")
-    assert "recurrent-nope has the least validation loss" in found.because
+    assert found.missing == (f"{other}-seed1", f"{other}-seed2")
+    assert f"{other} has the least validation loss" in found.because
 
 
 def test_validation_losses_are_compared_only_where_they_are_of_the_same_targets():
     known = grouped(everything())
-    assert comparable(known["discrete"], known["discrete-rope"])
+    assert comparable(known["discrete"], known[another("discrete")])
     assert comparable(known["corrected"], known["corrected-corruption0.25"])  # validated on the same wrong values
     for one, other in (
         ("discrete", "discrete-unaided"), ("cot", "cot-value"), ("cot", "cot-fixed"), ("cot", "cot-4x"),
@@ -109,7 +110,7 @@ def test_validation_losses_are_compared_only_where_they_are_of_the_same_targets(
 
 def test_a_loss_that_is_no_number_never_counts_as_the_least():
     results = documents(cot=0.9, continuous=0.5, continuous_unaided=0.9)
-    results |= documents(cot_rope={"solved": 0.0, "loss": None})
+    results |= documents(**{another("cot"): {"solved": 0.0, "loss": None}})
     assert decide("cot-limited", results).outcome == "not reproduced"
 
 
@@ -218,9 +219,9 @@ def test_correction_needs_layers(two, four, discrete, outcome):
     assert decide("correction-needs-layers", results).outcome == outcome
 
 
-def _encoded(method, own, **shares):
-    """Name a method's points by encoding; its own encoding has no suffix."""
-    return {method if encoding == own else f"{method}_{encoding}": share for encoding, share in shares.items()}
+def _encoded(method, **shares):
+    """Name a method's points by encoding."""
+    return {encoded(method, encoding).replace("-", "_"): share for encoding, share in shares.items()}
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def _encoded(method, own, **shares):
     ],
 )
 def test_encodings_end_to_end(feedforward, recurrent, outcome):
-    shares = _encoded("feedforward", "deberta", **feedforward) | _encoded("recurrent", "rope", **recurrent)
+    shares = _encoded("feedforward", **feedforward) | _encoded("recurrent", **recurrent)
     assert decide("encodings-end-to-end", _named(ENCODED, **shares)).outcome == outcome
 
 
@@ -248,7 +249,7 @@ def test_encodings_end_to_end(feedforward, recurrent, outcome):
     ],
 )
 def test_encodings_latent(shares, outcome):
-    assert decide("encodings-latent", _named(ENCODED, **_encoded("discrete", "local", **shares))).outcome == outcome
+    assert decide("encodings-latent", _named(ENCODED, **_encoded("discrete", **shares))).outcome == outcome
 
 
 @pytest.mark.parametrize(
@@ -261,7 +262,7 @@ def test_encodings_latent(shares, outcome):
     ],
 )
 def test_encodings_cot(shares, outcome):
-    assert decide("encodings-cot", _named(ENCODED, **_encoded("cot", "nope", **shares))).outcome == outcome
+    assert decide("encodings-cot", _named(ENCODED, **_encoded("cot", **shares))).outcome == outcome
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from experiment_documents import documents, everything, with_steps
+from experiment_documents import another, documents, everything, with_steps
 from latentloop.errors import UserError
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.experiments import measure
@@ -125,23 +125,25 @@ def test_methods_are_drawn_as_stored():
 
 
 def test_of_a_methods_configurations_the_one_with_the_least_validation_loss_is_drawn():
-    results = documents(discrete={"solved": 1.0, "loss": 1.0}, discrete_rope={"solved": 0.3, "loss": 0.9})
+    results = documents(discrete={"solved": 1.0, "loss": 1.0}, **{another("discrete"): {"solved": 0.3, "loss": 0.9}})
     (axes,) = draw("methods", results).axes
     assert set(axes.lines[0].get_ydata()) == {30.0}
 
 
+def _band(results):
+    (axes,) = draw("methods", results).axes
+    heights = [point[1] for point in axes.collections[0].get_paths()[0].vertices]
+    return pytest.approx((min(heights), max(heights)), abs=0.001)
+
+
 def test_intervals_are_of_seeds_or_of_problems():
-    for name, seeds in (("discrete", 3), ("discrete-rope", 1)):
-        results = documents(discrete={"solved": 1.0, "loss": 2.0 - seeds}, discrete_rope={"solved": 0.5, "loss": 0.0})
-        if seeds == 3:
-            for place, result in enumerate(results[f"discrete-seed{seed}"] for seed in range(3)):
-                for row in result["rows"]:
-                    row["solved"] = 0.5 + 0.1 * place
-        (axes,) = draw("methods", results).axes
-        heights = [point[1] for point in axes.collections[0].get_paths()[0].vertices]
-        low, high = (50.0, 70.0) if seeds == 3 else (46.907, 53.093)
-        assert min(heights) == pytest.approx(low, abs=0.001), name
-        assert max(heights) == pytest.approx(high, abs=0.001), name
+    three = documents(discrete=0.5)
+    for seed, result in enumerate(three.values()):
+        for row in result["rows"]:
+            row["solved"] = 0.5 + 0.1 * seed
+    assert _band(three) == (50.0, 70.0)
+    one = documents(discrete={"solved": 1.0, "loss": 1.0}, **{another("discrete"): {"solved": 0.5, "loss": 0.9}})
+    assert _band(one) == (46.907, 53.093)  # Wilson's, of 500 in 1,000
 
 
 def test_figures_are_drawn_of_real_results(tmp_path, monkeypatch):

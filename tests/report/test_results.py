@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from experiment_documents import documents, everything, with_steps
+from experiment_documents import documents, everything, labels_of, with_steps
 from latentloop.experiments.claims import claims
+from latentloop.experiments.table import EXPERIMENTS, POINTS
 from latentloop.report.ladder import FIGURES
 from latentloop.report.results import CLAIM_FIGURES, PARTS
 
@@ -29,7 +30,7 @@ def test_the_page_without_results_says_so():
     assert page["verdicts"].count("**not measured yet**") == len(claims())
     assert page["runs"] == "No run is stored yet."
     assert page["figures"] == "No figure is drawn yet."
-    assert "| `ladder` | 0 of 26 | `feedforward-seed0`" in page["missing"]
+    assert f"| `ladder` | 0 of {len(EXPERIMENTS['ladder'].jobs)} | `feedforward-seed0`" in page["missing"]
 
 
 def test_the_page_of_all_results():
@@ -45,6 +46,5 @@ def test_the_page_of_all_results():
 
 def test_a_row_of_the_table_of_runs():
     runs = PARTS["runs"](documents(cot_4x={8: 1.0, 20: 0.25}), _all_drawn)
-    assert runs.splitlines()[-1] == (
-        "| `cot-4x` | 0 | cot | Eq-Val nope-T1L4H8D128, 4x the budget | 4,000 | 64,000 | 8.0 | 1,190 | 100.0 | 25.0 |"
-    )
+    about = f"Eq-Val {labels_of(POINTS['cot-4x'].jobs[0])['model']}, 4x the budget"
+    assert runs.splitlines()[-1] == f"| `cot-4x` | 0 | cot | {about} | 4,000 | 64,000 | 8.0 | 1,190 | 100.0 | 25.0 |"

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from latentloop.experiments.scores import Scores, comparable, grouped, least_loss
+from latentloop.experiments.scores import CONFIGURATIONS, Scores, comparable, grouped, least_loss
 from latentloop.experiments.store import Result
-from latentloop.experiments.table import POINTS, Experiment
+from latentloop.experiments.table import EXPERIMENTS, POINTS, Experiment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,8 @@ class Evidence:
 
     def _best(self, method: str, seeds: int, layers: int | None) -> Scores:
         known = grouped(self.results)
-        candidates = [scores for scores in known.values() if comparable(scores, known[method])]
+        listed = {point.name for name in CONFIGURATIONS for point in EXPERIMENTS[name].points}
+        candidates = [known[name] for name in known if name in listed and comparable(known[name], known[method])]
         if layers is not None:
             candidates = [scores for scores in candidates if scores.labels["layers"] == layers]
         best = least_loss(candidates)

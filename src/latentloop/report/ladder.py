@@ -10,7 +10,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from latentloop.errors import UserError, nearest
-from latentloop.experiments.scores import grouped
+from latentloop.experiments.scores import CONFIGURATIONS, grouped
 from latentloop.experiments.store import Result
 from latentloop.experiments.table import EXPERIMENTS, Experiment, Job, Point, Scale
 from latentloop.presets import preset
@@ -72,7 +72,6 @@ def _experiments(names: Sequence[str], scale: Scale) -> list[Experiment]:
     return [one for one in EXPERIMENTS.values() if one.points[0].scale == scale]
 
 
-CANDIDATES = ("encodings", "depth", "correction")
 LATENT = FAMILIES["latent"]
 END_TO_END = FAMILIES["end-to-end"]
 
@@ -80,13 +79,13 @@ FIGURES: dict[str, LadderFigure] = {
     "methods": LadderFigure(
         title="Accuracy by method and size",
         caption=f"Problems fully solved, by method and number of nodes, at equal training time. {LINES} {BEST}",
-        repeats="4", experiments=("ladder",), also=CANDIDATES, draw=comparisons.methods,
+        repeats="4", experiments=("ladder",), also=CONFIGURATIONS, draw=comparisons.methods,
     ),
     "iterations": LadderFigure(
         title="Solved after each iteration",
         caption="Problems fully solved after each iteration, a line for each size: larger problems take more iterations. "
         f"Medians of the seeds. The paper shows the corrected method. {BEST}",
-        repeats="5", experiments=("ladder",), also=CANDIDATES, methods=LATENT, draw=comparisons.iterations,
+        repeats="5", experiments=("ladder",), also=CONFIGURATIONS, methods=LATENT, draw=comparisons.iterations,
     ),
     "bars-end-to-end": LadderFigure(
         title="Average score of every end-to-end configuration",
@@ -167,13 +166,13 @@ FIGURES: dict[str, LadderFigure] = {
         title="Accuracy against operations per problem",
         caption="Problems fully solved against the floating-point operations that one problem takes at inference, at the "
         f"largest size trained on, twice and four times as large. {BARS} {BEST}",
-        repeats=None, experiments=("ladder",), also=CANDIDATES, draw=comparisons.compute,
+        repeats=None, experiments=("ladder",), also=CONFIGURATIONS, draw=comparisons.compute,
     ),
     "allowed": LadderFigure(
         title="Accuracy when allowed more iterations",
         caption="Problems fully solved after 1, 2, 4 and 16 times the iterations needed: the problem's depth, or the method's "
         f"own number. Medians of the seeds, and bands from the least to the largest. {BEST}",
-        repeats=None, experiments=("ladder",), also=CANDIDATES, methods=(*END_TO_END, *LATENT), draw=comparisons.allowed,
+        repeats=None, experiments=("ladder",), also=CONFIGURATIONS, methods=(*END_TO_END, *LATENT), draw=comparisons.allowed,
     ),
     "correction": LadderFigure(
         title="Self-correction by corruption and layers",
