@@ -51,8 +51,10 @@ def of_methods(groups: Groups, methods: Iterable[str]) -> list[Scores]:
 
 def own(groups: Groups, method: str) -> Scores | None:
     """Return the point of a method that has its preset's settings and budget: what others are compared with."""
-    found = (s for s in of_methods(groups, [method]) if s.labels["budget"] == 1 and not s.labels["overrides"])
-    return next(found, None)
+    for scores in of_methods(groups, [method]):
+        if scores.labels["budget"] == 1 and set(scores.labels["overrides"]) <= {"steps"}:
+            return scores
+    return None
 
 
 def best(groups: Groups, method: str, keep: Callable[[Scores], bool] = lambda scores: True) -> Scores | None:
