@@ -130,6 +130,13 @@ def test_of_a_methods_configurations_the_one_with_the_least_validation_loss_is_d
     assert set(axes.lines[0].get_ydata()) == {30.0}
 
 
+def test_intervals_of_structure_are_of_structure():
+    results = documents(cot_4x={"solved": 0.1, "structure_right": 0.5})
+    (axes,) = draw("structure", results).axes
+    (whisker,) = axes.collections[0].get_segments()
+    assert whisker[:, 0].tolist() == pytest.approx([49.2, 50.8], abs=0.05)  # 7,500 of 15,000
+
+
 def _band(results):
     (axes,) = draw("methods", results).axes
     heights = [point[1] for point in axes.collections[0].get_paths()[0].vertices]

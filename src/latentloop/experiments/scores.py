@@ -75,10 +75,10 @@ class Scores:
         """Return the mean over sizes of the share solved."""
         return fmean(self.solved(nodes, kind) for nodes in sizes)
 
-    def interval(self, sizes: Iterable[int]) -> tuple[float, float]:
+    def interval(self, sizes: Iterable[int], kind: str = "solved") -> tuple[float, float]:
         """Return the 95 % Wilson interval over the problems of these sizes and of all seeds together."""
         rows = [row for nodes in sizes for row in self.rows(nodes)]
-        return wilson(sum(round(row["solved"] * row["problems"]) for row in rows), sum(row["problems"] for row in rows))
+        return wilson(sum(round(row[kind] * row["problems"]) for row in rows), sum(row["problems"] for row in rows))
 
     def averages(self, sizes: Sequence[int], kind: str = "solved") -> list[float]:
         """Return the mean over sizes for each seed."""

@@ -66,10 +66,10 @@ def best(groups: Groups, method: str, keep: Callable[[Scores], bool] = lambda sc
 
 def spread(scores: Scores, sizes: Sequence[int], kind: str = "solved") -> tuple[float, float]:
     """Return an average's interval: from the least to the largest seed; of one seed, the 95 % Wilson interval."""
-    if len(scores.results) > 1 or kind != "solved":
+    if len(scores.results) > 1:
         averages = scores.averages(sizes, kind)
         return min(averages), max(averages)
-    return scores.interval(sizes)
+    return scores.interval(sizes, kind)
 
 
 def described(scores: Scores) -> str:
