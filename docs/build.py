@@ -7,22 +7,27 @@ python docs/build.py
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from latentloop.evaluate.metrics import wilson
+from latentloop.experiments.scores import load
 from latentloop.files import read_json, writing
 from latentloop.report.console import rounded_down
 from latentloop.report.figures import results_figure
 from latentloop.report.graph import save_figure
+from latentloop.report.ladder import redraw
+from latentloop.report.results import PARTS, table
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 MODELS = ("laptop-add", "laptop-all", "laptop-all-4096")
 SEEDS = (0, 1, 2)
 SIZES = (32, 64, 128)
-PICTURE = ROOT / "docs" / "images" / "results.png"
+EXPERIMENTS = ROOT / "experiments"
+IMAGES = ROOT / "docs" / "images"
+PICTURE = IMAGES / "results.png"
 
 
 class Rows(list):
@@ -39,6 +44,7 @@ def sources() -> dict[str, Any]:
         kinds = ("evaluation", "certificate", "stress", "metrics")
         found[name] = {kind: _indexed(read_json(ROOT / "checkpoints" / name / f"{kind}.json")) for kind in kinds}
     found["derived"] = _derived(found)
+    found["experiments"] = load(EXPERIMENTS)
     return found
 
 
@@ -277,6 +283,16 @@ def fuzz_table(found: Mapping[str, Any]) -> str:
     return table(["target", "inputs", "minutes", "branches covered", "crashes"], lines)
 
 
+def _page_part(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """Return what writes a part of the page of results."""
+    return lambda found: PARTS[name](found["experiments"], _drawn)
+
+
+def _drawn(name: str) -> str | None:
+    """Return where the page finds a figure's picture, if there is one."""
+    return f"images/{name}.png" if (IMAGES / f"{name}.png").is_file() else None
+
+
 TABLES = {
     "results": results_table,
     "seeds": seeds_table,
@@ -288,14 +304,18 @@ TABLES = {
     "iteration": iteration_table,
     "faults": faults_table,
     "fuzz": fuzz_table,
+    **{name: _page_part(name) for name in PARTS},
 }
-PAGES = ("README.md", "docs/recipe.md", "docs/engine.md", "docs/task.md", "docs/fidelity.md", "docs/reliability.md")
+PAGES = (
+    "README.md",
+    "docs/recipe.md",
+    "docs/engine.md",
+    "docs/task.md",
+    "docs/fidelity.md",
+    "docs/reliability.md",
+    "docs/results.md",
+)
 MARKS = re.compile(r"(<!-- built: (\w+) -->\n).*?(<!-- end -->)", re.S)
-
-
-def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """Write a Markdown table."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in [heads, ["---"] * len(heads), *lines])
 
 
 def built(text: str, found: Mapping[str, Any]) -> str:
@@ -316,13 +336,14 @@ def pictured(found: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def main() -> None:
-    """Write all pages and the picture."""
+    """Draw all figures, then write all pages."""
     found = sources()
+    list(redraw(None, found["experiments"], IMAGES))
+    save_figure(results_figure(pictured(found)), PICTURE)
     for page in PAGES:
         text = (ROOT / page).read_text()
         with writing(ROOT / page) as file:
             file.write(built(text, found))
-    save_figure(results_figure(pictured(found)), PICTURE)
 
 
 if __name__ == "__main__":

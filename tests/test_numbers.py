@@ -6,9 +6,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from latentloop.files import read_json
 from latentloop.report.card import model_card
+from latentloop.report.ladder import FIGURES, fingerprint, missing
 
 ROOT = Path(__file__).parent.parent
 NUMBERS = tomllib.loads((ROOT / "docs" / "numbers.toml").read_text())
@@ -94,6 +96,16 @@ def test_the_picture_of_the_result_renders(tmp_path):
     assert len(figure.axes) == len(BUILD.MODELS)
     assert max(x for line in lines for x in line.get_xdata()) == 4096
     assert BUILD.PICTURE.stat().st_size > 10_000
+
+
+def test_pictures_are_drawn_from_what_is_stored():
+    results = SOURCES["experiments"]
+    for name in FIGURES:
+        picture = BUILD.IMAGES / f"{name}.png"
+        assert picture.is_file() or missing(name, results), f"{name} is not drawn: run python docs/build.py"
+        if picture.is_file():
+            source = Image.open(picture).info["Description"]
+            assert source == fingerprint(name, results), f"{picture.name} is of other results: run python docs/build.py"
 
 
 def test_a_changed_digit_is_found():

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from latentloop.errors import UserError, nearest, shown
@@ -124,6 +125,7 @@ def _has(config: Config, name: str) -> bool:
     return name in _settings(type(config)) or any(isinstance(part, Config) and _has(part, name) for part in parts)
 
 
+@cache
 def _settings(cls: type[Config]) -> dict[str, Any]:
     """Return the type of each setting by its name."""
     hints = get_type_hints(cls)

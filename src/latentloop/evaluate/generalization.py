@@ -185,6 +185,7 @@ def _count_trajectories(trained: LatentLoop, problems: Problems, solution: Solut
                     iterations=length,
                     iterations_by_depth=length / int(depths.max()),
                     structure_right=int(same[row]),
+                    unsolved_structure_right=int(same[row] and not right.all()),
                 )
             )
             counts.by_depth.update(depths.tolist())
@@ -227,7 +228,8 @@ def evaluate_sizes(
     rows, curves = [], {}
     for nodes in sizes:
         counts = evaluate_size(trained, nodes, instances, **settings, advance=advance)
-        structure = {} if trained.method.latent else {"structure_right": counts.structure_right / counts.problems}
+        kinds = () if trained.method.latent else ("structure_right", "unsolved_structure_right")
+        structure = {kind: getattr(counts, kind) / counts.problems for kind in kinds}
         rows.append({"nodes": nodes} | counts.figures() | structure)
         curves[nodes] = counts.curves()
     return {

@@ -45,6 +45,8 @@ class Counts:
     """... and right after the next."""
     structure_right: int = 0
     """Chains of thought that recall all equations."""
+    unsolved_structure_right: int = 0
+    """Of these, the ones with a wrong value: errors of arithmetic."""
 
     def add(self, other: "Counts") -> None:
         """Add other counts to these."""

@@ -233,7 +233,16 @@ EXPERIMENTS: dict[str, Experiment] = {
             _ladder("cot", "4x", budget=4.0, like="cot"),
             *(_ladder(method, "unaided", **UNAIDED) for method in ("continuous", "discrete", "corrected", "stable")),
         ),
-        figures=("methods", "iterations", "bars-end-to-end", "bars-cot", "bars-latent", "compute", "allowed"),
+        figures=(
+            "methods",
+            "iterations",
+            "bars-end-to-end",
+            "bars-cot",
+            "bars-latent",
+            "compute",
+            "allowed",
+            "learning",
+        ),
     ),
     "encodings": Experiment(
         question="Which positional encoding suits which method?",

@@ -24,12 +24,18 @@ _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6}
 _LARGEST = 60.0  # inches a side: beyond, everything shrinks
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure atomically, in the format its suffix names."""
+def save_figure(figure: Figure, path: Path, *, dpi: int = 140, source: str | None = None) -> None:
+    """Write a figure atomically, in the format its suffix names; ``source``, kept in the file, says what it was drawn from.
+
+    With a source the file has no date: drawn again from the same, it is the same.
+    """
     if path.suffix not in SUFFIXES:
         raise UserError(f"cannot draw {path.name}: the name must end in {', '.join(SUFFIXES)}")
     with writing(path, "wb") as file:
-        settings: dict[str, Any] = {"format": path.suffix[1:], "dpi": 140, "facecolor": "white"}
+        settings: dict[str, Any] = {"format": path.suffix[1:], "dpi": dpi, "facecolor": "white"}
+        if source is not None:
+            field, date = ("Subject", "CreationDate") if path.suffix == ".pdf" else ("Description", "Date")
+            settings["metadata"] = {field: source} | ({} if path.suffix == ".png" else {date: None})
         if path.suffix == ".png":  # almost as small as with more compression, and quicker
             settings["pil_kwargs"] = {"compress_level": 2}
         figure.savefig(file, **settings)

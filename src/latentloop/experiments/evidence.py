@@ -1,0 +1,69 @@
+"""What a rule goes by: the stored results it asks for, or which of them are missing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from latentloop.experiments.scores import CONFIGURATIONS, Scores, comparable, grouped, least_loss
+from latentloop.experiments.store import Result
+from latentloop.experiments.table import EXPERIMENTS, POINTS, Experiment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What a rule finds: whether it is met, whether its opposite is, and the numbers that say so."""
+
+    met: bool
+    opposite: bool
+    because: str
+
+
+class MissingError(Exception):
+    """Runs that a rule needs are not there yet."""
+
+    def __init__(self, runs: list[str], why: str = "") -> None:
+        super().__init__(why)
+        self.runs, self.why = tuple(runs), why
+
+
+class Evidence:
+    """Stored results, as a rule asks for them; raises ``MissingError`` for what is not there."""
+
+    def __init__(self, results: Mapping[str, Result], experiment: Experiment) -> None:
+        self.results = results
+        self.listed = {point.name: point for point in experiment.points}
+
+    def points(self, *names: str) -> list[Scores]:
+        """Return points of the claim's own experiment, with the seeds that it lists."""
+        wanted = {name: [job.name for job in self.listed[name].jobs] for name in names}
+        missing = [job for jobs in wanted.values() for job in jobs if job not in self.results]
+        if missing:
+            raise MissingError(missing)
+        return [Scores(results=tuple(self.results[job] for job in jobs)) for jobs in wanted.values()]
+
+    def best(self, *methods: str, seeds: int = 1, layers: int | None = None) -> list[Scores]:
+        """Return each method's configuration with the least validation loss, all experiments taken together.
+
+        Losses are compared where they are of the same targets: not between formats of a chain of thought, or with
+        auxiliary losses and without.
+        """
+        own = [job.name for method in methods for job in POINTS[method].jobs]
+        missing = [job for job in own if job not in self.results]
+        if missing:
+            raise MissingError(missing)
+        return [self._best(method, seeds, layers) for method in methods]
+
+    def _best(self, method: str, seeds: int, layers: int | None) -> Scores:
+        known = grouped(self.results)
+        listed = {point.name for name in CONFIGURATIONS for point in EXPERIMENTS[name].points}
+        candidates = [known[name] for name in known if name in listed and comparable(known[name], known[method])]
+        if layers is not None:
+            candidates = [scores for scores in candidates if scores.labels["layers"] == layers]
+        best = least_loss(candidates)
+        wanted = {job.seed for job in POINTS[best.name].jobs} | set(range(seeds))
+        missing = [name for seed in sorted(wanted) if (name := f"{best.name}-seed{seed}") not in self.results]
+        if missing:
+            raise MissingError(
+                missing,
+                f"{best.name} has the least validation loss of {method}, and {len(best.results)} of {len(wanted)} seeds",
+            )
+        return best

@@ -1,0 +1,316 @@
+"""The rules of docs/claims.toml as functions, one for each claim. Shares and intervals are those of ``scores``."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from statistics import fmean, median
+
+from latentloop.experiments.evidence import Decision, Evidence
+from latentloop.experiments.scores import Scores, least_loss
+
+ROUNDING = 1e-9
+"""What a share may be off by because it is a float."""
+PAPER_ENCODINGS = ("abpe", "rope", "nope", "deberta")
+PAPER_METHODS = ("feedforward", "recurrent", "cot", "continuous", "discrete", "corrected")
+
+
+def _low(scores: Scores, *sizes: int) -> float:
+    return scores.interval(sizes)[0]
+
+
+def _high(scores: Scores, *sizes: int) -> float:
+    return scores.interval(sizes)[1]
+
+
+def percent(share: float) -> str:
+    """Write a share as a page shows it."""
+    return f"{100 * share:.1f} %"
+
+
+def said(scores: Scores, sizes: Sequence[int]) -> str:
+    """Write an average with its interval; of one size it is the share solved."""
+    low, high = scores.interval(sizes)
+    return f"{scores.name} {percent(scores.average(sizes))} ({100 * low:.1f} .. {100 * high:.1f})"
+
+
+def _above(one: Scores, other: Scores, sizes: Sequence[int]) -> bool:
+    """Return whether the interval of one is above that of the other."""
+    return _low(one, *sizes) > _high(other, *sizes)
+
+
+def _end_to_end_fails(evidence: Evidence) -> Decision:
+    both = evidence.best("feedforward", "recurrent", seeds=3)
+    return Decision(
+        met=all(_high(scores, 16) < 0.5 for scores in both),
+        opposite=any(_low(scores, 16) > 0.9 for scores in both),
+        because=f"solved at N = 16: {', '.join(said(scores, [16]) for scores in both)}",
+    )
+
+
+def _recurrent_over_feedforward(evidence: Evidence) -> Decision:
+    feedforward, recurrent = evidence.best("feedforward", "recurrent", seeds=3)
+    pairs = list(zip(feedforward.averages(feedforward.sizes), recurrent.averages(recurrent.sizes), strict=True))
+    difference = fmean(right - left for left, right in pairs)
+    ahead = sum(right > left for left, right in pairs)
+    behind = sum(right < left for left, right in pairs)
+    shown = ", ".join(f"{percent(right)} against {percent(left)}" for left, right in pairs)
+    return Decision(
+        met=ahead >= 2 and 0 < difference < 0.2,
+        opposite=behind >= 2,
+        because=f"average over all sizes of {recurrent.name} against {feedforward.name}, seed by seed: {shown}; "
+        f"mean difference {100 * difference:+.1f} points",
+    )
+
+
+def _cot_in_distribution(evidence: Evidence) -> Decision:
+    (once,) = evidence.best("cot")
+    worst = min(once.solved(nodes) for nodes in once.inside)
+    if worst >= 0.95:
+        return Decision(
+            met=True, opposite=False, because=f"at 1x the budget: at least {percent(worst)} at every size up to 16"
+        )
+    (longer,) = evidence.points("cot-4x")
+    least = min(longer.solved(nodes) for nodes in longer.inside)
+    return Decision(
+        met=least >= 0.95,
+        opposite=_high(longer, 16) < 0.5,
+        because=f"the least of the sizes up to 16 is {percent(worst)} at 1x the budget and {percent(least)} at 4x; "
+        f"at N = 16: {said(once, [16])}, {said(longer, [16])}",
+    )
+
+
+def _cot_limited(evidence: Evidence) -> Decision:
+    (scores,) = evidence.best("cot")
+    reached = max((nodes for nodes in scores.sizes if scores.solved(nodes) >= 0.5), default=None)
+    return Decision(
+        met=reached is not None and 16 <= reached <= 24 and _high(scores, 32) < 0.5,
+        opposite=_low(scores, 32) > 0.5,
+        because=f"{'no size is' if reached is None else f'N = {reached} is the largest'} solved at least by half; "
+        f"at N = 32: {said(scores, [32])}",
+    )
+
+
+def _continuous_over_cot(evidence: Evidence) -> Decision:
+    cot, continuous = evidence.best("cot", "continuous")
+    shares = [continuous.solved(nodes) for nodes in continuous.sizes]
+    fall = max(before - after for before, after in pairwise(shares))
+    return Decision(
+        met=_above(continuous, cot, cot.outside) and fall <= 0.5 + ROUNDING,
+        opposite=_above(cot, continuous, cot.outside),
+        because=f"average out of distribution: {said(continuous, cot.outside)}, {said(cot, cot.outside)}; "
+        f"largest fall from one size to the next: {100 * max(fall, 0):.1f} points",
+    )
+
+
+def _discrete_over_continuous(evidence: Evidence) -> Decision:
+    continuous, discrete = evidence.best("continuous", "discrete")
+    sizes = discrete.outside
+    return Decision(
+        met=_above(discrete, continuous, sizes),
+        opposite=_above(continuous, discrete, sizes),
+        because=f"average out of distribution: {said(discrete, sizes)}, {said(continuous, sizes)}",
+    )
+
+
+def _corrected_near_perfect(evidence: Evidence) -> Decision:
+    (corrected,) = evidence.best("corrected", seeds=3, layers=4)
+    (discrete,) = evidence.best("discrete")
+    worst = min(corrected.sizes, key=corrected.solved)
+    return Decision(
+        met=corrected.solved(worst) >= 0.95,
+        opposite=_high(corrected, 64) < max(_low(discrete, 64), 0.5),
+        because=f"the least is {percent(corrected.solved(worst))} at N = {worst}; "
+        f"at N = 64: {said(corrected, [64])}, {said(discrete, [64])}",
+    )
+
+
+def _correction_needs_layers(evidence: Evidence) -> Decision:
+    names = list(evidence.listed)
+    everything = evidence.points(*names)
+    two, four = (
+        least_loss(s for s in everything if s.method == "corrected" and s.labels["layers"] == layers)
+        for layers in (2, 4)
+    )
+    discrete = next(s for s in everything if s.method == "discrete" and s.labels["layers"] == 2)
+    sizes = discrete.outside
+    overlap = not _above(two, discrete, sizes) and not _above(discrete, two, sizes)
+    return Decision(
+        met=overlap and _above(four, two, sizes),
+        opposite=_above(two, discrete, sizes),
+        because=f"average out of distribution: two layers {said(two, sizes)}, {said(discrete, sizes)}; "
+        f"four layers {said(four, sizes)}",
+    )
+
+
+def _encoded(evidence: Evidence, method: str) -> dict[str, Scores]:
+    """Return a method's points with the paper's encodings."""
+    names = [name for name in evidence.listed if name == method or name.startswith(f"{method}-")]
+    found = {scores.labels["encoding"]: scores for scores in evidence.points(*names)}
+    return {name: found[name] for name in PAPER_ENCODINGS}
+
+
+def _encodings_end_to_end(evidence: Evidence) -> Decision:
+    best_two, other_best, shown = [], [], []
+    for method in ("feedforward", "recurrent"):
+        averages = {name: s.average(s.sizes) for name, s in _encoded(evidence, method).items()}
+        relative = [averages[name] for name in ("rope", "deberta")]
+        others = [averages[name] for name in ("abpe", "nope")]
+        best_two.append(min(relative) > max(others))
+        other_best.append(max(others) > max(relative))
+        shown.append(f"{method}: {', '.join(f'{name} {percent(share)}' for name, share in averages.items())}")
+    return Decision(
+        met=all(best_two), opposite=all(other_best), because=f"average over all sizes of {'; '.join(shown)}"
+    )
+
+
+def _encodings_latent(evidence: Evidence) -> Decision:
+    found = _encoded(evidence, "discrete")
+    deberta = found.pop("deberta")
+    sizes = deberta.sizes
+    return Decision(
+        met=all(_above(deberta, other, sizes) for other in found.values()),
+        opposite=any(_above(other, deberta, sizes) for other in found.values()),
+        because=f"average over all sizes: {', '.join(said(scores, sizes) for scores in (deberta, *found.values()))}",
+    )
+
+
+def _encodings_cot(evidence: Evidence) -> Decision:
+    found = _encoded(evidence, "cot")
+    nope = found.pop("nope")
+    sizes = nope.outside
+    return Decision(
+        met=all(nope.average(sizes) > other.average(sizes) for other in found.values()),
+        opposite=any(_above(other, nope, sizes) for other in found.values()),
+        because=f"average out of distribution: NoPE {said(nope, sizes)}, "
+        f"{', '.join(said(other, sizes) for other in found.values())}",
+    )
+
+
+def _cot_errs_in_arithmetic(evidence: Evidence) -> Decision:
+    """Results without ``unsolved_structure_right`` tell only how many are solved, and how many have their structure right:
+    then the share is known within bounds.
+    """
+    (cot,) = evidence.points("cot")
+    rows = [row for nodes in cot.sizes for row in cot.rows(nodes)]
+    total, solved, structure = (
+        sum(round(row[kind] * row["problems"]) if kind else row["problems"] for row in rows)
+        for kind in ("", "solved", "structure_right")
+    )
+    unsolved = total - solved
+    if unsolved == 0:
+        return Decision(met=False, opposite=False, because="every problem is solved")
+    if all("unsolved_structure_right" in row for row in rows):
+        least = most = sum(round(row["unsolved_structure_right"] * row["problems"]) for row in rows) / unsolved
+    else:
+        least = max(structure - solved, 0) / unsolved
+        most = min(structure, unsolved) / unsolved
+    shown = percent(least) if least == most else f"{percent(least)} to {percent(most)}"
+    return Decision(
+        met=least > 0.5,
+        opposite=most < 0.25,
+        because=f"of {unsolved:,} problems that {cot.name} does not solve, {shown} have all equations right",
+    )
+
+
+def _entropy_rises(evidence: Evidence) -> Decision:
+    (scores,) = evidence.best("feedforward", seeds=3)
+    pairs = [(result["entropy"]["16"]["mean"], result["entropy"]["64"]["mean"]) for result in scores.results]
+    shown = ", ".join(f"{small:.2f} to {large:.2f}" for small, large in pairs)
+    return Decision(
+        met=all(large > small for small, large in pairs),
+        opposite=all(large < small for small, large in pairs),
+        because=f"mean entropy of all heads of {scores.name} in nats, from N = 16 to N = 64, seed by seed: {shown}",
+    )
+
+
+def _depth_matters(evidence: Evidence) -> Decision:
+    deeper, shallower, shown = [], [], []
+    for method in ("recurrent", "cot"):
+        names = [name for name in evidence.listed if name == method or name.startswith(f"{method}-")]
+        by_depth: dict[int, list[Scores]] = {}
+        for scores in evidence.points(*names):
+            by_depth.setdefault(scores.labels["layers"] * scores.labels["iterations"], []).append(scores)
+        small, large = (least_loss(by_depth[depth]) for depth in (min(by_depth), max(by_depth)))
+        sizes = small.inside
+        deeper.append(_above(large, small, sizes))
+        shallower.append(_above(small, large, sizes))
+        shown.append(f"T x L = {max(by_depth)} {said(large, sizes)}, {min(by_depth)} {said(small, sizes)}")
+    return Decision(met=all(deeper), opposite=all(shallower), because=f"average in distribution: {'; '.join(shown)}")
+
+
+def half_solved(scores: Scores, nodes: int) -> int | None:
+    """Return the iterations after which half of the problems of a size are solved, by the median of the seeds."""
+    curves = [result["curves"][str(nodes)]["solved_by_iteration"] for result in scores.results]
+    for iteration in range(max(map(len, curves))):
+        if median(curve[min(iteration, len(curve) - 1)] for curve in curves) >= 0.5:
+            return iteration
+    return None
+
+
+def _iterations_scale(evidence: Evidence) -> Decision:
+    (scores,) = evidence.best("corrected", layers=4)
+    needed = {nodes: half_solved(scores, nodes) for nodes in (8, 16, 32, 64)}
+    steps = [count for count in needed.values() if count is not None]
+    grows = len(steps) == len(needed) and all(one < two for one, two in pairwise(steps))
+    lost = max(scores.solved(nodes, "solved_depth") - scores.solved(nodes, "solved_4x") for nodes in scores.sizes)
+    first, last = needed[16], needed[64]
+    shown = ", ".join(f"{'never' if count is None else count} at N = {nodes}" for nodes, count in needed.items())
+    return Decision(
+        met=grows and lost < 0.02 - ROUNDING,
+        opposite=first is not None and last is not None and last <= first,
+        because=f"half of the problems are solved after {shown} iterations ({scores.name}); "
+        f"four times as many iterations lose at most {100 * max(lost, 0):.1f} points",
+    )
+
+
+def _stable_first(evidence: Evidence) -> Decision:
+    (stable,) = evidence.best("stable", seeds=3)
+    others = evidence.best(*PAPER_METHODS)
+    least = min(row["solved"] for result in stable.results for row in result["rows"])
+    sizes = stable.sizes
+    second = max(others, key=lambda scores: scores.average(sizes))
+    larger = second.average(sizes) > stable.average(sizes)
+    return Decision(
+        met=least >= 0.99 and not larger,
+        opposite=larger,
+        because=f"the least of all seeds and sizes is {percent(least)}; average over all sizes: {said(stable, sizes)}, "
+        f"the paper's best method {said(second, sizes)}",
+    )
+
+
+def _fixed_point_halting(evidence: Evidence) -> Decision:
+    furthest, lower = {}, {}
+    for scores in evidence.points("discrete", "corrected", "stable"):
+        differences = [
+            scores.solved(nodes, "solved_fixpoint") - scores.solved(nodes, f"solved_{rule}")
+            for nodes in scores.sizes
+            for rule in ("depth", "paper")
+        ]
+        furthest[scores.name] = max(differences, key=abs)
+        lower[scores.name] = min(differences)
+    shown = ", ".join(f"{name} {100 * difference:+.1f}" for name, difference in furthest.items())
+    return Decision(
+        met=all(abs(difference) <= 0.01 + ROUNDING for difference in furthest.values()),
+        opposite=sum(difference < -0.05 - ROUNDING for difference in lower.values()) >= 2,
+        because=f"largest difference of fixpoint to the other rules, in points: {shown}",
+    )
+
+
+RULES: dict[str, Callable[[Evidence], Decision]] = {
+    "end-to-end-fails": _end_to_end_fails,
+    "recurrent-over-feedforward": _recurrent_over_feedforward,
+    "cot-in-distribution": _cot_in_distribution,
+    "cot-limited": _cot_limited,
+    "continuous-over-cot": _continuous_over_cot,
+    "discrete-over-continuous": _discrete_over_continuous,
+    "corrected-near-perfect": _corrected_near_perfect,
+    "correction-needs-layers": _correction_needs_layers,
+    "encodings-end-to-end": _encodings_end_to_end,
+    "encodings-latent": _encodings_latent,
+    "encodings-cot": _encodings_cot,
+    "cot-errs-in-arithmetic": _cot_errs_in_arithmetic,
+    "entropy-rises": _entropy_rises,
+    "depth-matters": _depth_matters,
+    "iterations-scale": _iterations_scale,
+    "stable-first": _stable_first,
+    "fixed-point-halting": _fixed_point_halting,
+}

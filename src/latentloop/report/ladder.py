@@ -1,0 +1,292 @@
+"""The registry of figures that are drawn from stored results of experiments: the paper's, and ours."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from latentloop.errors import UserError, nearest
+from latentloop.experiments.scores import CONFIGURATIONS, grouped
+from latentloop.experiments.store import Result
+from latentloop.experiments.table import EXPERIMENTS, Experiment, Job, Point, Scale
+from latentloop.presets import preset
+from latentloop.report import ladder_configurations as configurations
+from latentloop.report import ladder_methods as comparisons
+from latentloop.report.graph import save_figure
+from latentloop.report.ladder_parts import Groups, NothingStoredError
+from latentloop.report.palette import FAMILIES, STYLE
+
+DPI = 200
+PNG, PDF = ".png", ".pdf"
+TRAINED_ON: dict[str, str] = {
+    "laptop": "Trained on N = 8 .. 16, tested up to N = 64; the paper trains on up to 32 and tests up to 128.",
+    "paper": "Trained on up to 32 nodes, tested up to 128, as in the paper.",
+}
+"""What a caption says about a scale."""
+LINES = "Lines are medians of the seeds; bands go from the least to the largest seed, or are 95 % Wilson intervals of one seed."
+BARS = "Whiskers go from the least to the largest seed, or are the 95 % Wilson interval of one seed."
+BEST = "Of a method's configurations the one with the least validation loss is drawn."
+
+
+@dataclass(frozen=True, kw_only=True)
+class LadderFigure:
+    """One figure: what it shows, of which runs, and how it is drawn."""
+
+    title: str
+    caption: str
+    """What is seen, and what its intervals are."""
+    repeats: str | None
+    """Number of the paper's figure; None where it is ours."""
+    experiments: tuple[str, ...]
+    """Experiments at a laptop's scale whose runs it needs."""
+    also: tuple[str, ...] = ()
+    """Experiments whose runs it takes into account where they are there."""
+    methods: tuple[str, ...] | None = None
+    """Methods that it is about; None: all."""
+    draw: Callable[[Groups], Figure]
+
+    def about(self, point: Point) -> bool:
+        """Return whether a point's method is drawn."""
+        return self.methods is None or preset(point.preset).method.name in self.methods
+
+    def jobs(self, scale: Scale) -> list[Job]:
+        """Return the runs that it needs; a scale other than a laptop's is one experiment."""
+        chosen = _experiments(self.experiments, scale)
+        found = {job.name: job for one in chosen for point in one.points if self.about(point) for job in point.jobs}
+        return list(found.values())
+
+    def select(self, results: Mapping[str, Result], scale: Scale) -> dict[str, Result]:
+        """Return the results that it is drawn from."""
+        chosen = _experiments((*self.experiments, *self.also), scale)
+        names = {point.name for one in chosen for point in one.points if self.about(point)}
+        return {name: result for name, result in results.items() if result["point"] in names}
+
+
+def _experiments(names: Sequence[str], scale: Scale) -> list[Experiment]:
+    if scale == "laptop":
+        return [EXPERIMENTS[name] for name in names]
+    return [one for one in EXPERIMENTS.values() if one.points[0].scale == scale]
+
+
+LATENT = FAMILIES["latent"]
+END_TO_END = FAMILIES["end-to-end"]
+
+FIGURES: dict[str, LadderFigure] = {
+    "methods": LadderFigure(
+        title="Accuracy by method and size",
+        caption=f"Problems fully solved, by method and number of nodes, at equal training time. {LINES} {BEST}",
+        repeats="4", experiments=("ladder",), also=CONFIGURATIONS, draw=comparisons.methods,
+    ),
+    "iterations": LadderFigure(
+        title="Solved after each iteration",
+        caption="Problems fully solved after each iteration, a line for each size: larger problems take more iterations. "
+        f"Medians of the seeds. The paper shows the corrected method. {BEST}",
+        repeats="5", experiments=("ladder",), also=CONFIGURATIONS, methods=LATENT, draw=comparisons.iterations,
+    ),
+    "bars-end-to-end": LadderFigure(
+        title="Average score of every end-to-end configuration",
+        caption=f"Problems fully solved, averaged over all sizes tested: every feedforward and recurrent configuration. {BARS}",
+        repeats="8", experiments=("ladder", "encodings", "depth"), methods=END_TO_END,
+        draw=configurations.average_bars("end-to-end"),
+    ),
+    "bars-cot": LadderFigure(
+        title="Average score of every chain-of-thought configuration",
+        caption="Problems fully solved, averaged over all sizes tested: every configuration of chain of thought. Val writes "
+        "values, Eq-Val equations and values, Eq-Op-Val the values of operands too; graphs are of 8 to 16 nodes in training, "
+        f"or of a fixed number. {BARS}",
+        repeats="10", experiments=("ladder", "encodings", "depth", "cot-formats"), methods=("cot",),
+        draw=configurations.average_bars("chain of thought"),
+    ),
+    "bars-latent": LadderFigure(
+        title="Average score of every latent configuration",
+        caption=f"Problems fully solved, averaged over all sizes tested: every configuration with latent supervision. {BARS}",
+        repeats="13", experiments=("ladder", "encodings", "depth", "correction", "built-in"), methods=LATENT,
+        draw=configurations.average_bars("latent"),
+    ),
+    "lines-by-encoding": LadderFigure(
+        title="Every run, by positional encoding",
+        caption="Problems fully solved by size, a line for each run in the color of its encoding; other settings vary.",
+        repeats="9a, 12a, 14a", experiments=("ladder", "encodings", "depth"), draw=configurations.lines_by_encoding,
+    ),
+    "best-per-encoding": LadderFigure(
+        title="Best configuration of each encoding",
+        caption="Problems fully solved, averaged over all sizes tested, for the configuration of each encoding with the least "
+        f"validation loss; ? is not measured yet. {BARS}",
+        repeats="9b, 12b, 14b", experiments=("encodings",), also=("depth",),
+        methods=("feedforward", "recurrent", "cot", "discrete"), draw=configurations.best_per_encoding,
+    ),
+    **{
+        f"encodings-{name}": LadderFigure(
+            title=f"Encodings: {words}",
+            caption=f"Problems fully solved by size, {words}: the configuration of each encoding with the least validation "
+            f"loss. {LINES}",
+            repeats=repeats, experiments=("encodings",), also=("depth",), methods=(method,),
+            draw=configurations.encodings_of(method),
+        )
+        for name, method, words, repeats in (
+            ("feedforward", "feedforward", "feedforward", "9c"),
+            ("recurrent", "recurrent", "recurrent", "9d"),
+            ("cot", "cot", "chain of thought", "12c"),
+            ("latent", "discrete", "discrete latent states", "14c"),
+        )
+    },
+    **{
+        f"architectures-{name}": LadderFigure(
+            title=f"Architectures: {family}",
+            caption=f"Problems fully solved by size, {family}: of each number of iterations T and layers L, the configuration "
+            f"with the least validation loss{words}. {LINES}",
+            repeats=repeats, experiments=("depth",), also=("encodings",), methods=FAMILIES[family],
+            draw=configurations.architectures(family),
+        )
+        for name, family, words, repeats in (
+            ("end-to-end", "end-to-end", "; feedforward models are dashed", "9e"),
+            ("cot", "chain of thought", "", "12d"),
+            ("latent", "latent", "; dashed with two layers", "14d"),
+        )
+    },
+    "entropy": LadderFigure(
+        title="Entropy of attention by size",
+        caption="Entropy of attention, the mean of all heads and query positions in the first application of the block. It "
+        "rises where attention disperses as the input grows. Medians of the seeds, and bands from the least to the largest.",
+        repeats="9f", experiments=("ladder", "encodings"),
+        methods=("feedforward", "recurrent", "continuous", "discrete", "corrected", "stable"), draw=configurations.entropy,
+    ),
+    "structure": LadderFigure(
+        title="Equations right in chains of thought",
+        caption="Chains of thought that recall all equations, and those that give all values, averaged over all sizes tested. "
+        f"What lies between the two are errors of arithmetic. {BARS}",
+        repeats="11", experiments=("ladder", "encodings", "depth", "cot-formats"), methods=("cot",),
+        draw=configurations.structure,
+    ),
+    "compute": LadderFigure(
+        title="Accuracy against operations per problem",
+        caption="Problems fully solved against the floating-point operations that one problem takes at inference, at the "
+        f"largest size trained on, twice and four times as large. {BARS} {BEST}",
+        repeats=None, experiments=("ladder",), also=CONFIGURATIONS, draw=comparisons.compute,
+    ),
+    "allowed": LadderFigure(
+        title="Accuracy when allowed more iterations",
+        caption="Problems fully solved after 1, 2, 4 and 16 times the iterations needed: the problem's depth, or the method's "
+        f"own number. Medians of the seeds, and bands from the least to the largest. {BEST}",
+        repeats=None, experiments=("ladder",), also=CONFIGURATIONS, methods=(*END_TO_END, *LATENT), draw=comparisons.allowed,
+    ),
+    "correction": LadderFigure(
+        title="Self-correction by corruption and layers",
+        caption="Problems fully solved, averaged over sizes beyond those trained on, by the probability that a batch has wrong "
+        f"values, with two and with four layers. Without corruption it is the discrete method. {BARS}",
+        repeats=None, experiments=("correction",), draw=configurations.correction,
+    ),
+    "halting": LadderFigure(
+        title="Halting rules compared",
+        caption="Above: problems fully solved under each halting rule. Below: how the fixed-point rule fails, in % of all "
+        "problems. With hidden vectors a fixed point is approximate. Medians of the seeds.",
+        repeats=None, experiments=("halting",), draw=comparisons.halting,
+    ),
+    "built-in": LadderFigure(
+        title="What is built in, and what it is worth",
+        caption="Problems fully solved, averaged over sizes in and out of distribution, with hand-made helps taken away one at "
+        f"a time, and all together. {BARS}",
+        repeats=None, experiments=("built-in",), methods=("discrete", "stable"), draw=configurations.built_in,
+    ),
+    "learning": LadderFigure(
+        title="Learning curves",
+        caption="Accuracy in training against problems seen, a line for each seed: of equations with three operands, and for "
+        "chain of thought of all numbers written. For stable the states are random. Each run has its share of one core's time.",
+        repeats=None, experiments=("ladder", "built-in"), draw=comparisons.learning,
+    ),
+}  # fmt: skip
+"""A new figure is a row here. Names are those of the files, and of ``figures`` in the table of experiments."""
+
+
+def figure_named(name: str) -> LadderFigure:
+    """Return a figure by name."""
+    if name not in FIGURES:
+        raise UserError(f"unknown figure {name!r}: {nearest(name, FIGURES)}")
+    return FIGURES[name]
+
+
+def names_at(scale: Scale) -> list[str]:
+    """Return the figures of a scale: all at a laptop's, else those that its experiment names."""
+    if scale == "laptop":
+        return list(FIGURES)
+    return [name for name in FIGURES if any(name in one.figures for one in _experiments((), scale))]
+
+
+def missing(name: str, results: Mapping[str, Result], scale: Scale = "laptop") -> list[Job]:
+    """Return the runs that a figure needs and that have no result yet."""
+    return [job for job in figure_named(name).jobs(scale) if job.name not in results]
+
+
+def caption(name: str, scale: Scale = "laptop") -> str:
+    """Return what stands below a figure."""
+    words = [FIGURES[name].caption, TRAINED_ON.get(scale, "")]
+    return " ".join(word for word in words if word)
+
+
+def draw(name: str, results: Mapping[str, Result], scale: Scale = "laptop") -> Figure:
+    """Draw a figure from the results that are there; it says how many are not."""
+    spec = figure_named(name)
+    chosen = spec.select(results, scale)
+    with rc_context(STYLE):
+        try:
+            figure = spec.draw(grouped(chosen))
+        except NothingStoredError:
+            raise _nothing(name, scale) from None
+        left = len(missing(name, results, scale))
+        if left:
+            _note(figure, f"{left} of the {len(spec.jobs(scale))} runs of this figure are not measured yet")
+    return figure
+
+
+def _nothing(name: str, scale: Scale) -> NothingStoredError:
+    needed = " and ".join(FIGURES[name].experiments) if scale == "laptop" else scale
+    first = FIGURES[name].experiments[0] if scale == "laptop" else scale
+    return NothingStoredError(f"cannot draw {name}: it needs results of {needed}; run `latentloop reproduce {first}`")
+
+
+def _note(figure: Figure, text: str) -> None:
+    """Write a line at the bottom, below everything else."""
+    height = figure.get_figheight()
+    figure.set_figheight(height + 0.16)
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.set(rect=(0, 0.16 / (height + 0.16), 1, height / (height + 0.16)))  # pyrefly: ignore
+    figure.text(0.01, 0.03 / (height + 0.16), text, fontsize=7.0, style="italic", color="#8a3b00", va="bottom")
+
+
+def fingerprint(name: str, results: Mapping[str, Result], scale: Scale = "laptop") -> str:
+    """Return a hash of all that a figure is drawn from, which is kept in its file."""
+    chosen = figure_named(name).select(results, scale)
+    content = json.dumps(chosen, sort_keys=True).encode()
+    return f"latentloop figure {name}, results {hashlib.sha256(content).hexdigest()[:16]}"
+
+
+def paths(name: str, folder: Path, scale: Scale = "laptop", suffixes: Sequence[str] = (PNG, PDF)) -> list[Path]:
+    """Return the files of a figure."""
+    return [folder / f"{name if scale == 'laptop' else f'{scale}-{name}'}{suffix}" for suffix in suffixes]
+
+
+def redraw(
+    names: Sequence[str] | None,
+    results: Mapping[str, Result],
+    folder: Path,
+    scale: Scale = "laptop",
+    suffixes: Sequence[str] = (PNG, PDF),
+) -> Iterator[Path]:
+    """Draw figures into a folder, as bitmaps and vectors, or all that have results; yield every file when it is written."""
+    for name in names_at(scale) if names is None else names:
+        try:
+            figure = draw(name, results, scale)
+        except NothingStoredError:
+            if names is not None:
+                raise
+            continue
+        source = fingerprint(name, results, scale)
+        for path in paths(name, folder, scale, suffixes):
+            with rc_context(STYLE):
+                save_figure(figure, path, dpi=DPI, source=source)
+            yield path

@@ -1,0 +1,257 @@
+"""Figures that compare methods: accuracy by size, iterations, operations, what is allowed, halting, learning."""
+
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from latentloop.experiments.scores import Scores
+from latentloop.report.ladder_parts import (
+    SOLVED,
+    Groups,
+    best,
+    by_size,
+    entry,
+    legend_above,
+    line,
+    method_entries,
+    of_methods,
+    page_figure,
+    percent_axis,
+    size_axes,
+    some,
+    spread,
+    taken_away,
+    trained_patch,
+)
+from latentloop.report.palette import METHOD_LOOKS, Look, shades
+
+LONGER: dict[str, Any] = {"linestyle": (0, (4, 2)), "markerfacecolor": "white", "markeredgewidth": 0.9}
+"""How more than the usual budget is drawn."""
+RULES = {
+    "fixpoint": Look(label="fixed point (ours)", color="#c8352b", marker="*"),
+    "depth": Look(label="depth", color="#2a52be", marker="o"),
+    "paper": Look(label="largest depth + 1 (paper)", color="#00876c", marker="s"),
+    "2x": Look(label="2x depth", color="#b8b8b8", marker="^"),
+    "4x": Look(label="4x depth", color="#222222", marker="v"),
+}
+FAILURES: dict[str, tuple[str, Any]] = {
+    "false_halts": ("wrong fixed point", "-"),
+    "cycles": ("cycle", "--"),
+    "caps": ("did not halt", ":"),
+}
+
+
+def best_of_each(groups: Groups) -> dict[str, Scores]:
+    """Return every method's point with the least validation loss."""
+    found = {method: best(groups, method) for method in METHOD_LOOKS}
+    return {method: scores for method, scores in found.items() if scores}
+
+
+def longer_chains(groups: Groups) -> list[Scores]:
+    """Return chains of thought with more than the usual budget."""
+    return [scores for scores in of_methods(groups, ["cot"]) if scores.labels["budget"] > 1]
+
+
+def methods(groups: Groups) -> Figure:
+    """Draw the share solved by method and size."""
+    chosen = some(best_of_each(groups))
+    figure, (axes,) = page_figure(3.0)
+    handles: list[Any] = []
+    for method, scores in chosen.items():
+        look = METHOD_LOOKS[method]
+        by_size(axes, scores, look)
+        handles.append(entry(look, label=f"{look.label}\n{scores.labels['model']}"))
+        for longer in longer_chains(groups) if method == "cot" else []:
+            by_size(axes, longer, look, **LONGER)
+            handles.append(entry(look, label=f"{look.label},\n{longer.labels['budget']:g}x the budget", **LONGER))
+    size_axes(axes, [*chosen.values(), *longer_chains(groups)])
+    axes.set_ylabel(SOLVED)
+    figure.legend(handles=[*handles, trained_patch()], loc="outside right upper", labelspacing=0.55)
+    return figure
+
+
+def iterations(groups: Groups) -> Figure:
+    """Draw the share solved after each iteration, a line for each size, a panel for each adaptive method."""
+    chosen = some(
+        {m: s for m, s in best_of_each(groups).items() if m in ("continuous", "discrete", "corrected", "stable")}
+    )
+    figure, panels = page_figure(2.2, 1, len(chosen), sharey=True, sharex=True)
+    sizes = sorted({nodes for scores in chosen.values() for nodes in scores.sizes})
+    colors = shades(sizes)
+    last = 1
+    for axes, (method, scores) in zip(panels, chosen.items(), strict=True):
+        for nodes in scores.sizes:
+            curves = [result["curves"][str(nodes)]["solved_by_iteration"] for result in scores.results]
+            middle = [median(curve[min(t, len(curve) - 1)] for curve in curves) for t in range(max(map(len, curves)))]
+            axes.plot(range(len(middle)), [100 * share for share in middle], color=colors[nodes], linewidth=1.0)
+            last = max(last, next(t for t, share in enumerate(middle) if share >= 0.99 * max(middle)))
+        axes.set_title(METHOD_LOOKS[method].label)
+        axes.set_xlabel("iterations")
+        percent_axis(axes)
+    panels[0].set_xlim(0, 1.3 * last)
+    panels[0].set_ylabel(SOLVED)
+    palette = ListedColormap([colors[nodes] for nodes in sizes])
+    norm = BoundaryNorm([place - 0.5 for place in range(len(sizes) + 1)], len(sizes))
+    every = 1 if len(sizes) < 5 else 2
+    bar = figure.colorbar(
+        ScalarMappable(norm, palette), ax=panels, ticks=range(0, len(sizes), every), aspect=14, pad=0.01
+    )
+    bar.ax.set_yticklabels([str(nodes) for nodes in sizes[::every]])
+    bar.ax.tick_params(length=0)
+    bar.set_label("nodes, N")
+    return figure
+
+
+def _three_sizes(chosen: Mapping[str, Scores]) -> list[int]:
+    """Return the largest size trained on, twice and four times as large, as far as they were tested."""
+    first = next(iter(chosen.values()))
+    wanted = [times * first.labels["trained_to"] for times in (1, 2, 4)]
+    return [nodes for nodes in wanted if nodes in first.sizes] or first.sizes[-1:]
+
+
+def compute(groups: Groups) -> Figure:
+    """Draw the share solved against the operations that one problem takes, a panel for each size."""
+    chosen = some(best_of_each(groups))
+    sizes = _three_sizes(chosen)
+    figure, panels = page_figure(2.5, 1, len(sizes), sharey=True, sharex=True)
+    points = [(method, scores, {}) for method, scores in chosen.items()]
+    points += [("cot", scores, LONGER) for scores in longer_chains(groups)]
+    for axes, nodes in zip(panels, sizes, strict=True):
+        for method, scores, settings in points:
+            look = METHOD_LOOKS[method]
+            operations = scores.solved(nodes, "operations") / 1e6
+            low, high = spread(scores, [nodes])
+            axes.plot([operations] * 2, [100 * low, 100 * high], color=look.color, linewidth=1.0, zorder=2)
+            size = 9.0 if look.marker == "*" else 6.0
+            line(axes, [operations], [scores.solved(nodes)], look, markersize=size, **settings | {"linestyle": "none"})
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+        axes.xaxis.set_minor_formatter("")
+        axes.set_title(f"N = {nodes}")
+        percent_axis(axes)
+    panels[len(panels) // 2].set_xlabel("million operations per problem (log scale)")
+    panels[0].set_ylabel(SOLVED)
+    longer = [entry(METHOD_LOOKS["cot"], label="chain of thought, longer", **LONGER | {"linestyle": "none"})]
+    handles = [*method_entries(chosen), *(longer if longer_chains(groups) else [])]
+    for handle in handles:
+        handle.set_linestyle("none")
+    legend_above(figure, handles, 4)
+    return figure
+
+
+def allowed(groups: Groups) -> Figure:
+    """Draw the share solved when a model is allowed 1, 2, 4 and 16 times the iterations it needs."""
+    chosen = some({method: scores for method, scores in best_of_each(groups).items() if scores.results[0]["allowed"]})
+    sizes = sorted({int(nodes) for scores in chosen.values() for nodes in scores.results[0]["allowed"]})
+    figure, panels = page_figure(2.4, 1, len(sizes), sharey=True)
+    for axes, nodes in zip(panels, sizes, strict=True):
+        for method, scores in chosen.items():
+            shares = [result["allowed"][str(nodes)] for result in scores.results]
+            times = list(shares[0])
+            found = [[share[name] for share in shares] for name in times]
+            look = METHOD_LOOKS[method]
+            line(axes, range(len(times)), [median(values) for values in found], look)
+            low, high = [100 * min(values) for values in found], [100 * max(values) for values in found]
+            axes.fill_between(range(len(times)), low, high, color=look.color, alpha=0.16, linewidth=0)
+            axes.set_xticks(range(len(times)), times)
+        axes.set_title(f"N = {nodes}")
+        percent_axis(axes)
+    panels[len(panels) // 2].set_xlabel("iterations allowed, as multiples of those needed")
+    panels[0].set_ylabel(SOLVED)
+    legend_above(figure, method_entries(chosen), 6)
+    return figure
+
+
+def halting(groups: Groups) -> Figure:
+    """Draw the share solved under each halting rule, and below how the fixed-point rule fails."""
+    chosen = some({method: scores for method, scores in best_of_each(groups).items() if scores.has("solved_fixpoint")})
+    figure, panels = page_figure(3.7, 2, len(chosen), sharex=True, sharey=True)
+    upper, lower = panels[: len(chosen)], panels[len(chosen) :]
+    for top, bottom, (method, scores) in zip(upper, lower, chosen.items(), strict=True):
+        for place, (rule, look) in enumerate(reversed(RULES.items())):
+            by_size(
+                top,
+                scores,
+                look,
+                kind=f"solved_{rule}",
+                band=False,
+                linewidth=1.0,
+                markevery=(place, len(RULES)),
+                zorder=3 + place,
+            )
+        for failure, (_, style) in FAILURES.items():
+            shares = [100 * scores.solved(nodes, failure) for nodes in scores.sizes]
+            bottom.plot(scores.sizes, shares, color=METHOD_LOOKS[method].color, linestyle=style)
+        exact = "\n(approximate)" if scores.results[0]["approximate_fixpoint"] else ""
+        top.set_title(METHOD_LOOKS[method].label + exact)
+        size_axes(top, [scores], label=False)
+        size_axes(bottom, [scores], label=False)
+    upper[0].set_ylabel(SOLVED)
+    lower[0].set_ylabel("fixed-point rule fails, %")
+    figure.supxlabel("nodes in the graph, N", fontsize=8.0)
+    rules = [entry(look, linewidth=1.0) for look in RULES.values()]
+    failures = [Line2D([], [], color="#444444", linestyle=style, label=name) for name, style in FAILURES.values()]
+    legend_above(figure, [*rules, *failures], len(rules))
+    return figure
+
+
+def _curve(axes: Axes, scores: Scores, kind: str, **settings: Any) -> None:
+    """Draw what each seed learns, against the problems seen."""
+    for result in scores.results:
+        training, curve = result["training"], result["training"]["curve"]
+        if kind in curve:
+            seen = [step * training["problems"] / training["steps"] / 1000 for step in curve["step"]]
+            shares = [None if share is None else 100 * share for share in curve[kind]]
+            axes.plot(seen, shares, **settings)  # pyrefly: ignore
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "as in the comparison": {"linestyle": "-", "linewidth": 0.8},
+    "longer": {"linestyle": (0, (4, 2)), "linewidth": 1.1},
+    "without read-outs": {"linestyle": (0, (1, 1)), "linewidth": 1.2},
+    "plain: with none of the helps": {"linestyle": (0, (5, 1, 1, 1)), "linewidth": 1.2},
+}
+
+
+def _variant(scores: Scores) -> str | None:
+    """Return which line of its method's panel a point is, if any."""
+    away = taken_away(scores)
+    if scores.labels["budget"] > 1:
+        return "longer"
+    if scores.name == scores.method or scores.name.startswith("paper-"):
+        return "as in the comparison"
+    if away == ["read-outs"]:
+        return "without read-outs"
+    return "plain: with none of the helps" if len(away) > 1 else None
+
+
+def learning(groups: Groups) -> Figure:
+    """Draw learning curves, a panel for each method."""
+    present = some([method for method in METHOD_LOOKS if of_methods(groups, [method])])
+    columns = min(4, len(present))
+    rows = -(-len(present) // columns)
+    figure, panels = page_figure(1.45 * rows + 0.6, rows, columns, sharey=True)
+    shown: set[str] = set()
+    for axes, method in zip(panels, present, strict=False):
+        for scores in of_methods(groups, [method]):
+            variant = _variant(scores)
+            if variant:
+                shown.add(variant)
+                kind = "right_number" if method == "cot" else "right_three"
+                _curve(axes, scores, kind, color=METHOD_LOOKS[method].color, **VARIANTS[variant])
+        axes.set_title(METHOD_LOOKS[method].label)
+        axes.set_xlim(left=0)
+        percent_axis(axes)
+    for axes in panels[len(present) :]:
+        axes.set_axis_off()
+    figure.supxlabel("problems seen, thousands", fontsize=8.0)
+    figure.supylabel("values right in training, %", fontsize=8.0)
+    handles = [Line2D([], [], color="#444444", label=name, **VARIANTS[name]) for name in VARIANTS if name in shown]
+    legend_above(figure, handles, len(handles))
+    return figure

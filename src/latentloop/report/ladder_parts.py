@@ -1,0 +1,219 @@
+"""Parts of figures: lines by size, bars with intervals, legends, panels."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from latentloop.errors import UserError
+from latentloop.experiments.scores import Scores, comparable, least_loss
+from latentloop.report.palette import COLUMN, METHOD_LOOKS, PAGE, SMALLEST, TRAINED, Look
+
+T = TypeVar("T")
+Groups = Mapping[str, Scores]
+"""Scores by point, in the table's order."""
+SOLVED = "problems fully solved, %"
+TRAJECTORIES = {"value": "Val", "equation-value": "Eq-Val", "equation-operands-value": "Eq-Op-Val"}
+"""Formats of a chain of thought, as the paper's figures abbreviate them."""
+HELPS = {
+    "lookup_weight": "read-outs",
+    "partial_weight": "read-outs",
+    "mlp_depth": "read-outs",
+    "positions": "look-up head and window",
+    "first_heads": "look-up head and window",
+    "lookup_noise": "look-up head and window",
+    "skew": "skewed states",
+    "true_states": "random states",
+    "curriculum": "curriculum",
+}
+"""What an override takes away, in words."""
+
+
+class NothingStoredError(UserError):
+    """None of the results that a figure is drawn from are there."""
+
+
+def some(found: T) -> T:
+    """Return what was found; raise if it is nothing."""
+    if not found:
+        raise NothingStoredError
+    return found
+
+
+def of_methods(groups: Groups, methods: Iterable[str]) -> list[Scores]:
+    """Return the points of some methods."""
+    wanted = set(methods)
+    return [scores for scores in groups.values() if scores.method in wanted]
+
+
+def own(groups: Groups, method: str) -> Scores | None:
+    """Return the point of a method that has its preset's settings and budget: what others are compared with."""
+    for scores in of_methods(groups, [method]):
+        if scores.labels["budget"] == 1 and set(scores.labels["overrides"]) <= {"steps"}:
+            return scores
+    return None
+
+
+def best(groups: Groups, method: str, keep: Callable[[Scores], bool] = lambda scores: True) -> Scores | None:
+    """Return a method's point with the least validation loss, of those that it can be compared by."""
+    first = own(groups, method)
+    found = [s for s in of_methods(groups, [method]) if first and comparable(s, first) and keep(s)]
+    return least_loss(found) if found else None
+
+
+def spread(scores: Scores, sizes: Sequence[int], kind: str = "solved") -> tuple[float, float]:
+    """Return an average's interval: from the least to the largest seed; of one seed, the 95 % Wilson interval."""
+    if len(scores.results) > 1:
+        averages = scores.averages(sizes, kind)
+        return min(averages), max(averages)
+    return scores.interval(sizes, kind)
+
+
+def described(scores: Scores) -> str:
+    """Return what tells a configuration from others of its method."""
+    labels = scores.labels
+    parts = [labels["model"]]
+    if labels["trajectory"]:
+        parts = [f"{TRAJECTORIES[labels['trajectory']]} {labels['model']}"]
+        parts += [] if labels["variable_size"] else ["fixed N"]
+    if labels["corruption"]:
+        parts.append(f"{100 * labels['corruption']:g} % corrupted")
+    without = taken_away(scores)
+    if without and labels["scale"] == "laptop":
+        parts.append(f"no {without[0]}" if len(without) == 1 else "plain")
+    if labels["budget"] != 1:
+        parts.append(f"{labels['budget']:g}x the budget")
+    return ", ".join(parts)
+
+
+def taken_away(scores: Scores) -> list[str]:
+    """Return the helps that a point goes without; another encoding alone is told by the model's name."""
+    found = dict.fromkeys(HELPS[name] for name in scores.labels["overrides"] if name in HELPS)
+    if list(found) == [HELPS["positions"]] or "first_heads" not in scores.labels["overrides"]:
+        found.pop(HELPS["positions"], None)
+    return list(found)
+
+
+def page_figure(height: float, rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Figure, list[Axes]]:
+    """Make a figure as wide as a page, with panels."""
+    figure = Figure(figsize=(PAGE, height), layout="constrained")
+    return figure, list(figure.subplots(rows, columns, squeeze=False, **settings).flat)
+
+
+def column_figure(height: float) -> tuple[Figure, Axes]:
+    """Make a figure as wide as a column."""
+    figure = Figure(figsize=(COLUMN, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def line(axes: Axes, xs: Sequence[int | float], scores: Sequence[int | float], look: Look, **settings: Any) -> None:
+    """Draw a line of percentages with a look's color and marker."""
+    given: dict[str, Any] = {"color": look.color, "marker": look.marker, "label": look.label, "zorder": 3} | settings
+    if look.marker == "*":  # a star looks smaller than it is
+        given.setdefault("markersize", 5.5)
+    axes.plot(xs, [100 * score for score in scores], markeredgewidth=given.pop("markeredgewidth", 0.4), **given)
+
+
+def by_size(
+    axes: Axes, scores: Scores, look: Look, *, kind: str = "solved", band: bool = True, **settings: Any
+) -> None:
+    """Draw the share solved by size: the median of the seeds, and a band of its spread."""
+    line(axes, scores.sizes, [scores.solved(nodes, kind) for nodes in scores.sizes], look, **settings)
+    if band:
+        ends = [spread(scores, [nodes], kind) for nodes in scores.sizes]
+        low, high = ([100 * end[side] for end in ends] for side in (0, 1))
+        axes.fill_between(scores.sizes, low, high, color=settings.get("color", look.color), alpha=0.16, linewidth=0)
+
+
+def size_axes(axes: Axes, groups: Iterable[Scores], *, percent: bool = True, label: bool = True) -> None:
+    """Set up axes of sizes: those trained on are shaded."""
+    groups = list(groups)
+    sizes = sorted({nodes for scores in groups for nodes in scores.sizes})
+    trained_to = max(scores.labels["trained_to"] for scores in groups)
+    margin = 0.02 * (sizes[-1] - sizes[0])
+    axes.axvspan(sizes[0] - margin, min(trained_to, sizes[-1] + margin), color=TRAINED, zorder=0, linewidth=0)
+    axes.set_xlim(sizes[0] - margin, sizes[-1] + margin)
+    every = 8 if sizes[-1] <= 64 else 16
+    every *= 1 if figure_of(axes).get_figwidth() / columns_of(axes) > 2.6 else 2  # inches
+    chosen = [nodes for nodes in sizes if nodes % every == 0]
+    axes.set_xticks(chosen if len(chosen) > 1 else sizes)
+    if percent:
+        percent_axis(axes)
+    if label:
+        axes.set_xlabel("nodes in the graph, N")
+
+
+def figure_of(axes: Axes) -> Figure:
+    """Return the figure that axes are in."""
+    figure = axes.get_figure(root=True)
+    assert isinstance(figure, Figure)
+    return figure
+
+
+def columns_of(axes: Axes) -> int:
+    """Return how many panels are side by side."""
+    grid = axes.get_gridspec()
+    return grid.ncols if grid else 1
+
+
+def percent_axis(axes: Axes) -> None:
+    """Set up a vertical axis of percentages, with room for markers at both ends."""
+    axes.set_ylim(-4, 104)
+    axes.set_yticks(range(0, 101, 25))
+
+
+def trained_patch() -> Patch:
+    """Return the legend's entry of the shade."""
+    return Patch(facecolor=TRAINED, label="sizes trained on")
+
+
+def entry(look: Look, **settings: Any) -> Line2D:
+    """Return a legend's entry of a look."""
+    given: dict[str, Any] = {"color": look.color, "marker": look.marker, "label": look.label, "markeredgewidth": 0.4}
+    return Line2D([], [], **given | {"markersize": 5.5 if look.marker == "*" else 3.6} | settings)
+
+
+def legend_above(figure: Figure, handles: Sequence[Any], columns: int) -> None:
+    """Put a legend above all panels, read from left to right; what is alone needs none."""
+    if len(handles) < 2:
+        return
+    rows = -(-len(handles) // columns)
+    places = [row * columns + column for column in range(columns) for row in range(rows)]  # columns are filled first
+    ordered = [handles[place] for place in places if place < len(handles)]
+    figure.legend(handles=ordered, loc="outside upper center", ncols=columns)
+
+
+def bars(axes: Axes, rows: Sequence[tuple[str, float, tuple[float, float], str]]) -> None:
+    """Draw horizontal bars: name, share, interval and color of each, the first on top."""
+    places = range(len(rows))
+    axes.barh(places, [100 * share for _, share, _, _ in rows], color=[color for *_, color in rows], height=0.72)
+    errors = [
+        [100 * max(0.0, s - low) for _, s, (low, _), _ in rows],
+        [100 * max(0.0, high - s) for _, s, (_, high), _ in rows],
+    ]
+    axes.errorbar(
+        [100 * share for _, share, _, _ in rows],
+        places,
+        xerr=errors,
+        fmt="none",
+        ecolor="#444444",
+        elinewidth=0.8,
+        capsize=1.5,
+    )
+    for place, (_, share, (_, high), _) in enumerate(rows):
+        axes.text(100 * max(share, high) + 1, place, f"{100 * share:.1f}", va="center", fontsize=SMALLEST)
+    axes.set_yticks(places, [name for name, *_ in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(0, 109)
+    axes.set_xticks(range(0, 101, 20))
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+
+
+def method_entries(methods: Iterable[str]) -> list[Line2D]:
+    """Return legend entries of methods, in the order of the ladder."""
+    present = set(methods)
+    return [entry(look) for name, look in METHOD_LOOKS.items() if name in present]

@@ -1,0 +1,130 @@
+"""The page of results: verdicts, figures and runs as Markdown, from what is stored."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from latentloop.experiments.claims import decide_all
+from latentloop.experiments.scores import grouped
+from latentloop.experiments.store import Result
+from latentloop.experiments.table import EXPERIMENTS
+from latentloop.report.ladder import FIGURES, caption
+from latentloop.report.ladder_parts import described
+
+CLAIM_FIGURES: dict[str, tuple[str, ...]] = {
+    "end-to-end-fails": ("methods", "bars-end-to-end"),
+    "recurrent-over-feedforward": ("methods", "architectures-end-to-end"),
+    "cot-in-distribution": ("methods", "learning"),
+    "cot-limited": ("methods", "encodings-cot"),
+    "continuous-over-cot": ("methods",),
+    "discrete-over-continuous": ("methods",),
+    "corrected-near-perfect": ("methods",),
+    "correction-needs-layers": ("correction", "architectures-latent"),
+    "encodings-end-to-end": ("best-per-encoding", "encodings-feedforward", "encodings-recurrent"),
+    "encodings-latent": ("best-per-encoding", "encodings-latent"),
+    "encodings-cot": ("best-per-encoding", "encodings-cot"),
+    "cot-errs-in-arithmetic": ("structure",),
+    "entropy-rises": ("entropy",),
+    "depth-matters": ("architectures-end-to-end", "architectures-cot"),
+    "iterations-scale": ("iterations", "allowed"),
+    "stable-first": ("methods", "compute"),
+    "fixed-point-halting": ("halting",),
+}
+"""Where each claim can be seen."""
+
+
+def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Write a Markdown table."""
+    return "\n".join(f"| {' | '.join(line)} |" for line in [heads, ["---"] * len(heads), *lines])
+
+
+Drawn = Callable[[str], str | None]
+"""Where the picture of a figure is, if it is drawn."""
+
+
+def verdicts(results: Mapping[str, Result], drawn: Drawn) -> str:
+    """Write all claims with their verdicts."""
+    lines = [
+        [f"[{verdict.claim.sentence}](#{verdict.claim.name})", f"**{verdict.outcome}**", verdict.claim.where]
+        for verdict in decide_all(results)
+    ]
+    return table(["claim", "verdict", "where"], lines)
+
+
+def claims(results: Mapping[str, Result], drawn: Drawn) -> str:
+    """Write each claim: sentence, verdict, why, rule, command, figures."""
+    parts = []
+    for verdict in decide_all(results):
+        claim = verdict.claim
+        shown = ", ".join(f"[{name}](#figure-{name})" for name in CLAIM_FIGURES[claim.name] if drawn(name))
+        parts.append(
+            f"### {claim.name}\n\n"
+            f"{claim.sentence} ({claim.where})\n\n"
+            f"- **{verdict.outcome}**, because {verdict.because}.\n"
+            f"- Reproduced if {claim.reproduced}.\n"
+            f"- Not reproduced if {claim.not_reproduced}. Else it differs.\n"
+            f"- `{claim.command}`{f'; figures: {shown}' if shown else ''}"
+        )
+    return "\n\n".join(parts)
+
+
+def figures(results: Mapping[str, Result], drawn: Drawn) -> str:
+    """Write every figure that is drawn, with its caption."""
+    parts = []
+    for name, figure in FIGURES.items():
+        picture = drawn(name)
+        if picture:
+            source = f"The paper's figure {figure.repeats}" if figure.repeats else "Ours"
+            parts.append(
+                f"### Figure {name}\n\n![{figure.title}]({picture})\n\n"
+                f"**{figure.title}.** {caption(name)} {source}; `latentloop figures {name}`."
+            )
+    return "\n\n".join(parts) or "No figure is drawn yet."
+
+
+def runs(results: Mapping[str, Result], drawn: Drawn) -> str:
+    """Write a row for every run."""
+    lines = [
+        [
+            f"`{scores.name}`",
+            str(result["seed"]),
+            scores.method,
+            described(scores),
+            number(result["training"]["steps"]),
+            number(result["training"]["problems"]),
+            number(result["training"]["tokens"], 1e6, 1),
+            number(result["training"]["seconds"]),
+            number(result.get("average_in"), 0.01, 1),
+            number(result.get("average_out"), 0.01, 1),
+        ]
+        for scores in grouped(results).values()
+        for result in scores.results
+    ]
+    if not lines:
+        return "No run is stored yet."
+    heads = ["run", "seed", "method", "model", "steps", "problems", "million tokens", "seconds", "in, %", "out, %"]
+    return table(heads, lines)
+
+
+def number(value: int | float | None, unit: float = 1.0, digits: int = 0) -> str:
+    """Write a number in a unit; a dash where there is none."""
+    return "-" if value is None else f"{value / unit:,.{digits}f}"
+
+
+def missing(results: Mapping[str, Result], drawn: Drawn) -> str:
+    """Say plainly which runs of which experiments are not measured yet."""
+    lines = []
+    for name, experiment in EXPERIMENTS.items():
+        if experiment.points[0].scale == "laptop":
+            jobs = [job.name for job in experiment.jobs]
+            left = [f"`{job}`" for job in jobs if job not in results]
+            lines.append([f"`{name}`", f"{len(jobs) - len(left)} of {len(jobs)}", ", ".join(left) or "nothing"])
+    return table(["experiment", "runs stored", "not measured yet"], lines)
+
+
+PARTS: dict[str, Callable[[Mapping[str, Result], Drawn], str]] = {
+    "verdicts": verdicts,
+    "claims": claims,
+    "figures": figures,
+    "runs": runs,
+    "missing": missing,
+}
+"""The parts of the page, by the name of their mark."""
