@@ -15,7 +15,7 @@ from inspect import signature
 from types import FrameType
 from typing import Any, NoReturn
 
-from latentloop.errors import Terminated, UserError, nearest
+from latentloop.errors import Terminated, UserError, nearest, needing
 
 DESCRIPTION = (
     "Transformers that reason recursively in latent space: problems, their solutions, and models that solve them."
@@ -45,7 +45,8 @@ def run(words: Sequence[str]) -> None:
         raise UserError(f"{f'unknown command {name!r}' if name else 'a command is missing'}: {nearest(name, known)}")
     else:
         try:
-            _read(known[name], rest, f"latentloop {name}")()
+            with needing(f"latentloop {name}"):
+                _read(known[name], rest, f"latentloop {name}")()
         except UserError as error:
             raise UserError(_as_typed(str(error), known[name], rest)) from error
 

@@ -10,10 +10,9 @@ from numpy import ndarray
 
 from latentloop.config import FamilyName
 from latentloop.errors import UserError
-from latentloop.evaluate.generalization import BEYOND, count_rollouts
-from latentloop.evaluate.metrics import Counts
+from latentloop.evaluate.metrics import BEYOND, Counts, count_rollouts
 from latentloop.evaluate.pretrained import LatentLoop
-from latentloop.evaluate.rollout import Advance, default_cap, ignore, roll_out
+from latentloop.evaluate.rollout import Advance, default_cap, ignore
 from latentloop.families import FAMILIES
 from latentloop.task.graph import EMPTY, Problems
 from latentloop.task.oracle import Solution, solve
@@ -86,6 +85,6 @@ def _start(
         return random
     halfway = np.maximum(solution.depths.max(1).astype(np.int64) // 2, 1)
     state = np.full(problems.names.shape, EMPTY, np.int8)
-    for row, rollout in enumerate(roll_out(trained.model, problems, halfway)):
+    for row, rollout in enumerate(trained.roll_out(problems, halfway)):
         state[row, : rollout.states.shape[1]] = rollout.states[-1]
     return np.where(rng.random(state.shape) < scenario.flipped, random, state)
