@@ -1,7 +1,7 @@
 """A trained model in one object: load it by folder or hub id, and ask it.
 
-Two engines can answer, and give the same answers: NumPy where little is asked, or where torch is not installed, and else the
-torch model, which takes seconds to load.
+Two engines give the same answers: NumPy at first, and wherever torch is not installed; and the torch model, which is quicker
+and takes seconds to load, once so much was asked that this pays.
 """
 
 import tempfile
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 SHOWN = 8
 """Values that an answer prints, the last ones."""
-LITTLE = 256
-"""Nodes of all problems together up to which NumPy answers before torch would be loaded."""
+LITTLE = 2**30
+"""Nodes asked about, times weights of the layers, up to which NumPy is at its answers before torch would be loaded."""
 CARD = """\
 ---
 library_name: latentloop
@@ -113,6 +113,7 @@ class LatentLoop:
         self.checkpoint, self.sha256, self.device = checkpoint, sha256, device
         self.run, self.method = checkpoint.run, checkpoint.run.method.row
         self.vocabulary = Vocabulary(task=self.run.task)
+        self.asked = 0
 
     @cached_property
     def model(self) -> "Transformer":
@@ -126,13 +127,15 @@ class LatentLoop:
         return model.eval().to(self.device)
 
     def engine(self, nodes: int) -> Engine:
-        """Return what computes states of problems with so many nodes together: the torch model, or NumPy."""
-        built = "model" in vars(self)
+        """Return what computes the states of the next problems, with so many nodes together: NumPy, or the torch model."""
+        self.asked += nodes
+        weights = self.checkpoint.weights
+        size = sum(weight.size for name, weight in weights.items() if name.startswith("layers."))
+        little = self.asked * size <= LITTLE or find_spec("torch") is None
         known = self.method.latent and self.run.model.positions.name in ENCODINGS
-        quicker = nodes <= LITTLE or find_spec("torch") is None
-        if built or self.device != "cpu" or not (known and quicker):
+        if "model" in vars(self) or self.device != "cpu" or not (known and little):
             return self.model
-        return Reference(self.run, self.checkpoint.weights)
+        return Reference(self.run, weights)
 
     @classmethod
     def from_pretrained(
