@@ -46,7 +46,7 @@ def find_weights(
         raise UserError(
             f"no checkpoint {name!r}: expected a shipped name, a folder, or a hub id such as owner/name{hint}"
         )
-    with needing(f"there is no folder {name}, and to ask the hub for it"):
+    with needing(f"{name!r} is no folder here, and asking the hub for it"):
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import (
             HfHubHTTPError,

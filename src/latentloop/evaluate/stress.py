@@ -38,14 +38,16 @@ class Scenario:
     """Published problems to leave out, the first ones."""
 
 
-def scenarios(trained: LatentLoop, nodes: int, instances: int, skip: int = 0) -> list[Scenario]:
-    """List all kinds of trouble that a model's vocabulary allows."""
+def scenarios(
+    trained: LatentLoop, nodes: int, instances: int, skip: int = 0, *, larger: bool = True
+) -> list[Scenario]:
+    """List all kinds of trouble that a model's vocabulary allows, with or without graphs of more nodes."""
     found = [Scenario(name="random values", nodes=nodes, instances=instances, start="random")]
     for share in FLIPS:
         name = f"{share:.0%} flipped in the middle"
         found.append(Scenario(name=name, nodes=nodes, instances=instances, start="flipped", flipped=share))
-    larger = {size: divisor for size, divisor in LARGER.items() if nodes < size <= trained.run.task.names}
-    for size, divisor in ({nodes: 1} | larger).items():
+    sizes = {size: divisor for size, divisor in LARGER.items() if larger and nodes < size <= trained.run.task.names}
+    for size, divisor in ({nodes: 1} | sizes).items():
         for name in FAMILIES:
             count = instances // divisor // (STRUCTURED if size > nodes and name != "random" else 1)
             found.append(Scenario(name=f"family {name}", nodes=size, instances=max(1, count), family=name))
@@ -53,12 +55,18 @@ def scenarios(trained: LatentLoop, nodes: int, instances: int, skip: int = 0) ->
 
 
 def stress(
-    trained: LatentLoop, nodes: int = 128, instances: int = 64, *, skip: int = 0, advance: Advance = ignore
+    trained: LatentLoop,
+    nodes: int = 128,
+    instances: int = 64,
+    *,
+    skip: int = 0,
+    larger: bool = True,
+    advance: Advance = ignore,
 ) -> Iterator[dict[str, Any]]:
     """Put a model through every scenario; yield a row for each."""
     if trained.method.carries != "state":
         raise UserError(f"only methods with a discrete state can be stressed, and {trained.run.method.name} has none")
-    for scenario in scenarios(trained, nodes, instances, skip):
+    for scenario in scenarios(trained, nodes, instances, skip, larger=larger):
         counts = run_scenario(trained, scenario, advance=advance)
         row = {"scenario": scenario.name, "nodes": scenario.nodes} | counts.figures()
         yield row
