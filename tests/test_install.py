@@ -1,6 +1,8 @@
 """A plain install answers without torch, Fabric, matplotlib and the hub's client; what needs one of them says so."""
 
+import itertools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -172,6 +174,16 @@ def test_saving_without_torch_gives_the_same_file(tmp_path):
     assert load_file(saved).keys() == LatentLoop.from_pretrained(tmp_path / "saved").checkpoint.weights.keys()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_commands_multiply_with_one_thread_and_leave_torch_its_own():
+    code = "import os; from latentloop.cli import _load_numpy; _load_numpy(); "
+    code += "print(len(os.listdir('/proc/self/task')), 'OPENBLAS_NUM_THREADS' in os.environ)"
+    free = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    for given, said in (({}, "1 False\n"), ({"OPENBLAS_NUM_THREADS": "1"}, "1 True\n")):
+        done = subprocess.run([sys.executable, "-c", code], env=free | given, capture_output=True, text=True)
+        assert done.stdout == said, done.stderr
+
+
 def test_other_missing_modules_are_no_matter_of_extras():
     with pytest.raises(ModuleNotFoundError), needing("this"):
         import latentloop.nothing  # pyrefly: ignore  # noqa: F401
@@ -186,11 +198,13 @@ def test_torch_answers_once_it_pays(monkeypatch):
     trained = LatentLoop.from_pretrained("laptop-add")
     problems = sample(trained.run.task, GraphConfig(nodes=20), 3, sampled_generator(0))
     first = trained.solve_problems(problems)
+    states = list(itertools.islice(trained.iterate(SUM, state={"x7": 3}), 4))
     assert "model" not in vars(trained)
     assert isinstance(trained.engine(1), Reference)
     monkeypatch.setattr(pretrained, "LITTLE", 0)
     assert trained.solve_problems(problems) == first
     assert "model" in vars(trained)
+    assert list(itertools.islice(trained.iterate(SUM, state={"x7": 3}), 4)) == states
     monkeypatch.setattr(pretrained, "LITTLE", 10**30)
     assert trained.engine(1) is trained.model  # it may have been changed, so that it answers from then on
     monkeypatch.setattr(pretrained, "LITTLE", 0)

@@ -109,4 +109,6 @@ def test_both_engines_were_compared_on_the_shipped_weights():
     assert found["total"]["problems_that_differ"] == 0
     for name in BUILD.MODELS:
         shipped = SOURCES[name]["evaluation"]["model"]["sha256"]
-        assert found["checkpoints"][name]["sha256"] == shipped, f"{name} has new weights: run python benchmarks/engines.py"
+        assert found["checkpoints"][name]["sha256"] == shipped, (
+            f"{name} has new weights: run python benchmarks/engines.py"
+        )

@@ -3,6 +3,7 @@
 import ast
 import itertools
 import tracemalloc
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,7 +113,7 @@ def test_shipped_models_go_through_the_same_states(name):
     """The benchmark of the two engines, on fewer problems: half from nothing, half from random values."""
     trained = LatentLoop.from_pretrained(name)
     reference = Reference(trained.run, trained.checkpoint.weights)
-    for nodes, count in (6, 60), (12, 30), (24, 10), (128, 2):
+    for nodes, count in (6, 64), (12, 30), (24, 6), (128, 1):
         problems = draw(trained.run, nodes, count, seed=nodes)
         limits = np.full(count, default_cap(nodes))
         start = np.random.default_rng(0).integers(-1, problems.modulus, problems.names.shape, dtype=np.int8)
@@ -153,6 +154,16 @@ def test_memory_does_not_grow_with_the_square_of_the_length():
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 64e6 < 4 * int(tokens.lengths[0]) ** 2  # bytes of one head's scores
+
+
+def test_weights_that_overflow_give_an_answer_and_no_warning():
+    trained = LatentLoop.from_pretrained("laptop-add")
+    huge = {name: 1e36 * weight for name, weight in trained.checkpoint.weights.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        step = next(Reference(trained.run, huge).iterate(encode(draw(trained.run), trained.vocabulary)))
+    assert not np.isfinite(step.logits["value"]).all()
+    assert step.state["value"].max() <= trained.vocabulary.empty
 
 
 def test_what_it_cannot_run_is_refused():

@@ -44,7 +44,7 @@ license: mit
 tags: [latent-reasoning, looped-transformer]
 ---
 
-A model of [latentloop](https://pypi.org/project/latentloop), {method} {name}. To ask it:
+A model of latentloop, {method} {name}. To ask it:
 
     from latentloop import LatentLoop
     LatentLoop.from_pretrained("this folder, or its name on the hub").solve("20 = x7 ; 2 = x42 ; x7 + x42 = x23")
@@ -113,7 +113,7 @@ class LatentLoop:
         self.checkpoint, self.sha256, self.device = checkpoint, sha256, device
         self.run, self.method = checkpoint.run, checkpoint.run.method.row
         self.vocabulary = Vocabulary(task=self.run.task)
-        self.asked = 0
+        self.nodes_so_far = 0  # that states were computed of
 
     @cached_property
     def model(self) -> "Transformer":
@@ -128,10 +128,10 @@ class LatentLoop:
 
     def engine(self, nodes: int) -> Engine:
         """Return what computes the states of the next problems, with so many nodes together: NumPy, or the torch model."""
-        self.asked += nodes
+        self.nodes_so_far += nodes
         weights = self.checkpoint.weights
         size = sum(weight.size for name, weight in weights.items() if name.startswith("layers."))
-        little = self.asked * size <= LITTLE or find_spec("torch") is None
+        little = self.nodes_so_far * size <= LITTLE or find_spec("torch") is None
         known = self.method.latent and self.run.model.positions.name in ENCODINGS
         if "model" in vars(self) or self.device != "cpu" or not (known and little):
             return self.model

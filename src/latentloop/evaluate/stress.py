@@ -38,9 +38,7 @@ class Scenario:
     """Published problems to leave out, the first ones."""
 
 
-def scenarios(
-    trained: LatentLoop, nodes: int, instances: int, skip: int = 0, *, larger: bool = True
-) -> list[Scenario]:
+def scenarios(trained: LatentLoop, nodes: int, instances: int, skip: int = 0, *, larger: bool = True) -> list[Scenario]:
     """List all kinds of trouble that a model's vocabulary allows, with or without graphs of more nodes."""
     found = [Scenario(name="random values", nodes=nodes, instances=instances, start="random")]
     for share in FLIPS:

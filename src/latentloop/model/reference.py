@@ -67,6 +67,7 @@ class Reference:
             state = step.state
             hidden = step.hidden if self.method.row.carries == "hidden" else None
 
+    @np.errstate(over="ignore", invalid="ignore")  # whatever a stranger's weights give is an answer
     def update(
         self, state: dict[str, ndarray], rhs: ndarray, hidden: ndarray | None = None, *, patterns: bool = False
     ) -> Step:
