@@ -5,7 +5,7 @@ PIP_ARGS ?=
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: run test bench faults fuzz clean
+.PHONY: run test bench package faults fuzz clean
 
 run: $(INSTALLED)
 	@$(BIN)/python examples/tour.py
@@ -20,6 +20,10 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/generator.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/solving.py
+	$(BIN)/python benchmarks/engines.py
+
+package: $(INSTALLED)
+	$(BIN)/python benchmarks/package.py
 
 faults: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/faults.py

@@ -22,6 +22,7 @@ def main() -> None:
     rows = []
     for name, nodes, count in ASKED:
         trained = LatentLoop.from_pretrained(name)
+        assert trained.model  # torch answers from here on
         problems = published_problems(trained.run.task, nodes, count)
         seconds = []
         for row in (*([0] if count > 1 else []), *range(count)):

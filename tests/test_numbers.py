@@ -113,3 +113,14 @@ def test_a_changed_digit_is_found():
     changed = {**SOURCES, "engine": {"iteration_cost": {"exponent": 9.87}}}
     (phrase,) = NUMBERS["measured"]["docs/engine.md"]
     assert phrase.format(**changed) not in _words((ROOT / "docs" / "engine.md").read_text())
+
+
+def test_both_engines_were_compared_on_the_shipped_weights():
+    found = SOURCES["engines"]
+    assert found["total"]["problems"] >= 10_000
+    assert found["total"]["problems_that_differ"] == 0
+    for name in BUILD.MODELS:
+        shipped = SOURCES[name]["evaluation"]["model"]["sha256"]
+        assert found["checkpoints"][name]["sha256"] == shipped, (
+            f"{name} has new weights: run python benchmarks/engines.py"
+        )

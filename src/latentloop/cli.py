@@ -15,7 +15,7 @@ from inspect import signature
 from types import FrameType
 from typing import Any, NoReturn
 
-from latentloop.errors import Terminated, UserError, nearest
+from latentloop.errors import Terminated, UserError, nearest, needing
 
 DESCRIPTION = (
     "Transformers that reason recursively in latent space: problems, their solutions, and models that solve them."
@@ -24,6 +24,7 @@ DESCRIPTION = (
 
 def run(words: Sequence[str]) -> None:
     """Run one command. Its arguments are read, and help is shown, without torch."""
+    _load_numpy()
     from latentloop.commands import experiments, figures, models, problems, training, trust
 
     name, rest = (words[0], list(words[1:])) if words else ("", [])
@@ -46,9 +47,24 @@ def run(words: Sequence[str]) -> None:
         raise UserError(f"{f'unknown command {name!r}' if name else 'a command is missing'}: {nearest(name, known)}")
     else:
         try:
-            _read(known[name], rest, f"latentloop {name}")()
+            with needing(f"latentloop {name}"):
+                _read(known[name], rest, f"latentloop {name}")()
         except UserError as error:
             raise UserError(_as_typed(str(error), known[name], rest)) from error
+
+
+def _load_numpy() -> None:
+    """Import NumPy with one thread for its products: those of a few problems are small, and threads only wait for others.
+
+    OpenBLAS reads the setting when it is loaded; torch has its own threads, and a user's setting counts.
+    """
+    name = "OPENBLAS_NUM_THREADS"
+    given = name in os.environ
+    os.environ.setdefault(name, os.environ.get("OMP_NUM_THREADS", "1"))
+    import numpy  # noqa: F401
+
+    if not given:
+        del os.environ[name]
 
 
 def _overview(known: Mapping[str, Callable[..., None]]) -> str:

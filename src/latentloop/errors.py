@@ -1,7 +1,17 @@
 """Mistakes that are the user's to mend: one line that says what was expected, what came, and how to fix it."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+EXTRAS = {
+    "torch": "train",
+    "lightning_fabric": "train",
+    "tensorboardX": "train",
+    "matplotlib": "plot",
+    "huggingface_hub": "hub",
+}
+"""Packages that a plain install leaves out, and the extra that brings each."""
 
 
 class UserError(Exception):
@@ -13,6 +23,20 @@ class UserError(Exception):
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM, which clusters send: commands keep what is finished, as after Ctrl-C, and exit with 143."""
+
+
+@contextmanager
+def needing(what: str) -> Iterator[None]:
+    """Where a package of an extra is not installed, name what needs it, and the command that installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        raise UserError(
+            f"{what} needs {package}, which is not installed: pip install 'latentloop[{EXTRAS[package]}]'"
+        ) from error
 
 
 def shown(value: object, most: int = 60) -> str:

@@ -47,7 +47,7 @@ def looking_up(seed=0, positions=LOCAL, names=12, sharpness=3.0, heads=1):
 
 
 def bound_of(model) -> LookupBound:
-    weights = {name: weight.numpy() for name, weight in weights_of(model).items()}
+    weights = weights_of(model)
     return lookup_bound(model.config, model.vocabulary, weights)
 
 
@@ -116,7 +116,7 @@ def test_the_best_head_counts_and_sharper_attention_is_better():
     assert each == sorted(each)
     assert each[-1] > 0.99 > 0.9 > each[0]
     model = looking_up(heads=2)  # names are in the first half of the units, which is the first head
-    weights = {name: weight.numpy() for name, weight in weights_of(model).items()}
+    weights = weights_of(model)
     assert worst_case(model.config, model.vocabulary, weights)["head"] == 0
 
 
@@ -125,7 +125,7 @@ def test_rounding_is_counted_against_the_claim():
     from latentloop.evaluate import bound as module
 
     model = looking_up()
-    weights = {name: weight.numpy() for name, weight in weights_of(model).items()}
+    weights = weights_of(model)
     tokens = module._tokens(weights, model.vocabulary, "variable", variable=np.arange(12), value=3)
     queries, keys = (module.Rows.project(which, 0, model.config, weights, tokens) for which in (0, 1))
     low, high = queries.scores(keys)

@@ -6,8 +6,8 @@ import torch
 
 from clockwork import Clockwork, clockwork
 from latentloop.config import GraphConfig
-from latentloop.evaluate.generalization import count_rollout, evaluate_size
-from latentloop.evaluate.metrics import Counts, wilson
+from latentloop.evaluate.generalization import evaluate_size
+from latentloop.evaluate.metrics import Counts, count_rollout, wilson
 from latentloop.evaluate.rollout import default_cap, roll_out
 from latentloop.halting import Limits
 from latentloop.model.build import build_model

@@ -19,6 +19,7 @@ from latentloop.schema import changed
 from latentloop.task.graph import EMPTY, sample
 from latentloop.task.splits import sampled_generator
 from latentloop.task.text import parse
+from latentloop.tokens.factored import encode
 from latentloop.tokens.state import encode_state, with_values
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 from latentloop.train import loss as losses
@@ -138,8 +139,8 @@ def test_hidden_vectors_are_trained_through_all_iterations():
 def test_symbols_that_are_no_numbers_read_as_empty():
     run = preset("tiny-discrete")
     vocabulary = Vocabulary(task=run.task)
-    state, layout = encode_state(parse("20 = x7 ; x7 = x8", run.task), vocabulary)
+    tokens = encode(parse("20 = x7 ; x7 = x8", run.task), vocabulary)
     for symbol, name in enumerate(vocabulary.symbols("value")):
-        says = replace(state, value=torch.full_like(state.value, symbol))
-        watch = Watch(says, layout, torch.tensor([1]), run.task.modulus, exact=True)
+        says = replace(tokens, value=np.full_like(tokens.value, symbol))
+        watch = Watch(says, np.array([1]), run.task.modulus, exact=True)
         assert watch.values[0].tolist() == [[EMPTY if name in ("N/A", "empty") else symbol] * 2]

@@ -22,6 +22,11 @@ from latentloop.errors import UserError
 from latentloop.files import check_writable, write_json
 from latentloop.provenance import provenance
 
+USUAL = (128, 64)
+"""Nodes and problems of each scenario of a stress test ..."""
+QUICK = (32, 2)
+"""... and of a short one."""
+
 
 def certify(
     model: Asked = DEFAULT,
@@ -92,8 +97,9 @@ def certify(
 def stress(
     model: Asked = DEFAULT,
     *,
-    nodes: int = 128,
-    instances: int = 64,
+    quick: bool = False,
+    nodes: int | None = None,
+    instances: int | None = None,
     skip: int = 0,
     output: Path | None = None,
     json: Json = False,
@@ -104,12 +110,16 @@ def stress(
 
     Args:
         model: Which model to ask, and where it runs.
-        nodes: Number of nodes of the problems.
-        instances: Problems of each kind: the first ones of the published list; fewer of larger graphs.
+        quick: A short test, of a few seconds without torch: 2 problems of 32 nodes of each kind, and no larger graphs.
+        nodes: Number of nodes of the problems. Default: 128.
+        instances: Problems of each kind: the first ones of the published list; fewer of larger graphs. Default: 64.
         skip: Leave out this many at the beginning of that list, to test on problems nobody has looked at.
         output: File for the results, .json. Default: in results/, named after model and settings.
         json: Print one JSON document on standard output, and nothing else there.
     """
+    usual_nodes, usual_instances = QUICK if quick else USUAL
+    nodes = usual_nodes if nodes is None else nodes
+    instances = usual_instances if instances is None else instances
     if not 1 <= nodes <= MAX_NODES:
         raise UserError(f"--nodes must be 1 to {MAX_NODES}, got {nodes}")
     check_instances(instances, skip, nodes)
@@ -118,13 +128,14 @@ def stress(
     from latentloop.report.console import stress_table
 
     trained = model.load()
-    settings = {"nodes": nodes, "instances": instances, "skip": skip}
+    settings = {"nodes": nodes, "instances": instances, "skip": skip} | ({"quick": True} if quick else {})
     path = result_path(output, model, trained, "stress", settings)
     model.refuse_overwriting([path])
     check_writable(path)
-    all_scenarios = scenarios(trained, nodes, instances)
+    all_scenarios = scenarios(trained, nodes, instances, larger=not quick)
     with progress("problems", sum(scenario.instances for scenario in all_scenarios)) as advance:
-        rows, code = finished(stress_model(trained, nodes, instances, skip=skip, advance=advance))
+        tried = stress_model(trained, nodes, instances, skip=skip, larger=not quick, advance=advance)
+        rows, code = finished(tried)
     document: dict[str, Any] = {
         "rows": rows,
         "settings": settings,

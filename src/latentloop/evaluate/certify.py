@@ -146,7 +146,7 @@ def worst_lookups(trained: LatentLoop) -> dict[str, Any] | None:
     """Bound the attention of look-ups over every problem and every state; None where the first layer knows positions."""
     if trained.run.model.positions.name not in PLACELESS:
         return None
-    weights = {name: weight.float().numpy() for name, weight in weights_of(trained.model).items()}
+    weights = weights_of(trained.model)
     return worst_case(trained.run.model, trained.vocabulary, weights)
 
 

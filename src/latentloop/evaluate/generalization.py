@@ -3,21 +3,19 @@
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Int
 
 from latentloop.config import FamilyName, OrderName
 from latentloop.errors import UserError, nearest
-from latentloop.evaluate.metrics import Counts
+from latentloop.evaluate.metrics import BEYOND, Counts, count_rollouts
 from latentloop.evaluate.pretrained import LatentLoop
-from latentloop.evaluate.rollout import Advance, default_cap, ignore, roll_out
+from latentloop.evaluate.rollout import Advance, default_cap, ignore
 from latentloop.evaluate.trajectories import write_trajectories
 from latentloop.files import write_json, writing
-from latentloop.halting import CHOICES, Limits, Rollout, RuleName, halted
+from latentloop.halting import CHOICES, RuleName
 from latentloop.methods import ChainOfThought
 from latentloop.provenance import provenance
 from latentloop.task.graph import EMPTY, Problems
@@ -26,9 +24,6 @@ from latentloop.task.splits import PUBLISHED_SEED, published_problems
 from latentloop.tokens.trajectory import read_values, same_structure
 from latentloop.train.loss import Learner
 from latentloop.train.validate import validate, validation_batch
-
-BEYOND = (2, 4)
-"""Multiples of the iterations needed at which the state is read again."""
 
 
 def evaluate_size(
@@ -83,78 +78,6 @@ def effective_rule(
     if rule == "fixed" and iterations is None and trained.run.method.iterations is None:
         raise UserError("the rule 'fixed' needs a number of iterations: give --iterations")
     return rule
-
-
-def count_rollouts(
-    trained: LatentLoop,
-    problems: Problems,
-    solution: Solution,
-    caps: Int[np.ndarray, "batch"],
-    *,
-    rule: RuleName,
-    furthest: Int[np.ndarray, "batch"] | None = None,
-    start: np.ndarray | None = None,
-    advance: Advance = ignore,
-) -> Counts:
-    """Roll a model out on problems, each to its cap or furthest iteration, and count what happened."""
-    limits = caps if furthest is None else furthest
-    rollouts = roll_out(trained.model, problems, limits, leave=False, start=start, advance=advance)
-    depths = solution.depths.max(1)
-    horizon = max(rollout.iterations for rollout in rollouts)
-    counts = Counts()
-    for row, rollout in enumerate(rollouts):
-        cap = int(caps[row])
-        known = Limits(cap=cap, fixed=cap, depth=int(depths[row]), deepest=int(depths.max()))
-        size = rollout.states.shape[1]
-        count_rollout(counts, rollout, solution.values[row, :size], solution.depths[row, :size], rule, known, horizon)
-    return counts
-
-
-def count_rollout(
-    counts: Counts,
-    rollout: Rollout,
-    values: np.ndarray,
-    depths: np.ndarray,
-    rule: RuleName,
-    limits: Limits,
-    horizon: int,
-) -> None:
-    """Add one problem's roll-out to the counts, read under the chosen rule and under all others that apply.
-
-    ``horizon`` says how far the curve by iterations goes.
-    """
-    depth = int(depths.max())
-    stopped = halted(rollout, rule, limits)
-    assert stopped is not None  # every rule that can be chosen has its number, or a cap
-    reason, used = stopped
-    right = rollout.at(used) == values  # [node]
-    counts.add(
-        Counts(
-            problems=1,
-            solved=int(right.all()),
-            nodes=len(values),
-            nodes_right=int(right.sum()),
-            iterations=used,
-            iterations_by_depth=used / depth,
-            false_halts=int(reason == "fixpoint" and not right.all()),
-        )
-    )
-    counts.by_depth.update(depths.tolist())
-    counts.right_by_depth.update(depths[right].tolist())
-    counts.halts[reason] += 1
-    if rule != "fixed":
-        for name in CHOICES:
-            end = halted(rollout, name, replace(limits, fixed=None))
-            if end is not None:
-                counts.solved_by_rule[name] += int((rollout.at(end[1]) == values).all())
-        for times in BEYOND:
-            counts.solved_by_rule[f"{times}x"] += int((rollout.at(times * depth) == values).all())
-    for iteration in range(horizon + 1):
-        counts.solved_by_iteration[iteration] += int((rollout.at(iteration) == values).all())
-    states = rollout.states[: used + 1]
-    wrong = (states[:-1] != values) & (states[:-1] != EMPTY)
-    counts.wrong_values += int(wrong.sum())
-    counts.corrected_values += int((wrong & (states[1:] == values)).sum())
 
 
 def _count_trajectories(trained: LatentLoop, problems: Problems, solution: Solution, advance: Advance) -> Counts:

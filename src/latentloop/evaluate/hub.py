@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 import latentloop
-from latentloop.errors import UserError
+from latentloop.errors import UserError, needing
 from latentloop.train.checkpoint import MANIFEST, find_checkpoint
 
 ROOTS = tuple(folder / "checkpoints" for folder in Path(latentloop.__file__).parents[:3:2])
@@ -46,8 +46,14 @@ def find_weights(
         raise UserError(
             f"no checkpoint {name!r}: expected a shipped name, a folder, or a hub id such as owner/name{hint}"
         )
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
+    with needing(f"{name!r} is no folder here, and asking the hub for it"):
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import (
+            HfHubHTTPError,
+            HFValidationError,
+            LocalEntryNotFoundError,
+            OfflineModeIsEnabled,
+        )
 
     try:
         if not local_files_only:
@@ -68,6 +74,16 @@ def find_weights(
         likely = difflib.get_close_matches(Path(name).name, _shipped_names(), n=1)
         hint = f"; did you mean {likely[0]!r}?" if likely else ""
         raise UserError(f"no checkpoint {name!r}: it is no folder, and the hub does not give it{hint}") from error
+
+
+def upload(folder: Path, repository: str, *, private: bool | None, token: str | bool | None, message: str) -> str:
+    """Upload a checkpoint folder to a repository of the hub, made where there is none; return where it is."""
+    with needing("pushing to the hub"):
+        from huggingface_hub import HfApi
+
+    hub = HfApi(token=token)
+    found = hub.create_repo(repository, private=private, exist_ok=True).repo_id
+    return str(hub.upload_folder(repo_id=found, folder_path=folder, commit_message=message))
 
 
 def _answers(name: str, revision: str | None, token: str | bool | None) -> bool:

@@ -1,9 +1,21 @@
 """Scores as counts: added over problems, sizes and ranks, and divided once, at the end."""
 
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import sqrt
 from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.evaluate.rollout import Advance, ignore
+from latentloop.halting import CHOICES, Limits, Rollout, RuleName, halted
+from latentloop.task.graph import EMPTY, Problems
+from latentloop.task.oracle import Solution
+
+BEYOND = (2, 4)
+"""Multiples of the iterations needed at which the state is read again."""
 
 
 def wilson(right: int, total: int, z: float = 1.96) -> tuple[float, float]:
@@ -85,3 +97,75 @@ class Counts:
             "solved_by_iteration": [self.solved_by_iteration[t] / max(self.problems, 1) for t in range(last + 1)],
             "halts": dict(self.halts),
         }
+
+
+def count_rollouts(
+    trained: LatentLoop,
+    problems: Problems,
+    solution: Solution,
+    caps: Int[np.ndarray, "batch"],
+    *,
+    rule: RuleName,
+    furthest: Int[np.ndarray, "batch"] | None = None,
+    start: np.ndarray | None = None,
+    advance: Advance = ignore,
+) -> Counts:
+    """Roll a model out on problems, each to its cap or furthest iteration, and count what happened."""
+    limits = caps if furthest is None else furthest
+    rollouts = trained.roll_out(problems, limits, leave=False, start=start, advance=advance)
+    depths = solution.depths.max(1)
+    horizon = max(rollout.iterations for rollout in rollouts)
+    counts = Counts()
+    for row, rollout in enumerate(rollouts):
+        cap = int(caps[row])
+        known = Limits(cap=cap, fixed=cap, depth=int(depths[row]), deepest=int(depths.max()))
+        size = rollout.states.shape[1]
+        count_rollout(counts, rollout, solution.values[row, :size], solution.depths[row, :size], rule, known, horizon)
+    return counts
+
+
+def count_rollout(
+    counts: Counts,
+    rollout: Rollout,
+    values: np.ndarray,
+    depths: np.ndarray,
+    rule: RuleName,
+    limits: Limits,
+    horizon: int,
+) -> None:
+    """Add one problem's roll-out to the counts, read under the chosen rule and under all others that apply.
+
+    ``horizon`` says how far the curve by iterations goes.
+    """
+    depth = int(depths.max())
+    stopped = halted(rollout, rule, limits)
+    assert stopped is not None  # every rule that can be chosen has its number, or a cap
+    reason, used = stopped
+    right = rollout.at(used) == values  # [node]
+    counts.add(
+        Counts(
+            problems=1,
+            solved=int(right.all()),
+            nodes=len(values),
+            nodes_right=int(right.sum()),
+            iterations=used,
+            iterations_by_depth=used / depth,
+            false_halts=int(reason == "fixpoint" and not right.all()),
+        )
+    )
+    counts.by_depth.update(depths.tolist())
+    counts.right_by_depth.update(depths[right].tolist())
+    counts.halts[reason] += 1
+    if rule != "fixed":
+        for name in CHOICES:
+            end = halted(rollout, name, replace(limits, fixed=None))
+            if end is not None:
+                counts.solved_by_rule[name] += int((rollout.at(end[1]) == values).all())
+        for times in BEYOND:
+            counts.solved_by_rule[f"{times}x"] += int((rollout.at(times * depth) == values).all())
+    for iteration in range(horizon + 1):
+        counts.solved_by_iteration[iteration] += int((rollout.at(iteration) == values).all())
+    states = rollout.states[: used + 1]
+    wrong = (states[:-1] != values) & (states[:-1] != EMPTY)
+    counts.wrong_values += int(wrong.sum())
+    counts.corrected_values += int((wrong & (states[1:] == values)).sum())

@@ -1,35 +1,54 @@
-"""A trained model in one object: load it by folder or hub id, and ask it."""
+"""A trained model in one object: load it by folder or hub id, and ask it.
 
-import sys
+Two engines give the same answers: NumPy at first, and wherever torch is not installed; and the torch model, which is quicker
+and takes seconds to load, once so much was asked that this pays.
+"""
+
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from huggingface_hub import ModelHubMixin
 
-from latentloop.errors import UserError, nearest
-from latentloop.evaluate.hub import find_weights
-from latentloop.evaluate.rollout import default_cap, roll_out
-from latentloop.evaluate.trajectories import write_trajectories
+from latentloop.errors import UserError, nearest, needing
+from latentloop.evaluate.hub import find_weights, upload
+from latentloop.evaluate.rollout import Advance, Engine, default_cap, encode_start, ignore, roll_out, states
+from latentloop.files import writing
 from latentloop.halting import MAX_ITERATIONS, Limits, Rollout, halted
 from latentloop.methods import ChainOfThought
-from latentloop.model.build import load_weights, weights_of
-from latentloop.model.recurrence import Fixed, iterate
-from latentloop.model.transformer import Transformer
+from latentloop.model.reference import ENCODINGS, Reference
+from latentloop.model.shapes import check_shapes, parameter_shapes
 from latentloop.presets import DEFAULT_MODEL
 from latentloop.task.graph import EMPTY, Problems
 from latentloop.task.oracle import Solution, solve
 from latentloop.task.text import parse
-from latentloop.tokens.state import encode_state, with_values
 from latentloop.tokens.trajectory import read_values, spell
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.checkpoint import Checkpoint, read_checkpoint, weights_hash
 
+if TYPE_CHECKING:
+    from latentloop.model.transformer import Transformer
+
 SHOWN = 8
 """Values that an answer prints, the last ones."""
+LITTLE = 2**30
+"""Nodes asked about, times weights of the layers, up to which NumPy is at its answers before torch would be loaded."""
+CARD = """\
+---
+library_name: latentloop
+license: mit
+tags: [latent-reasoning, looped-transformer]
+---
+
+A model of latentloop, {method} {name}. To ask it:
+
+    from latentloop import LatentLoop
+    LatentLoop.from_pretrained("this folder, or its name on the hub").solve("20 = x7 ; 2 = x42 ; x7 + x42 = x23")
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,35 +90,55 @@ class Answer:
 
 def check_device(device: str) -> None:
     """Raise a UserError for a device that cannot compute."""
+    if device == "cpu":
+        return
+    with needing(f"the device {device!r}"):
+        import torch
     try:
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError) as error:  # unknown, not on this machine, or without numbers as 'meta' is
         raise UserError(f"cannot use the device {device!r}: expected cpu, or cuda or mps where there is one") from error
 
 
-class LatentLoop(
-    ModelHubMixin, library_name="latentloop", tags=["latent-reasoning", "looped-transformer"], license="mit"
-):
+class LatentLoop:
     """A trained model with its configuration.
 
     ``LatentLoop.from_pretrained(folder or hub id)`` loads one; ``save_pretrained`` and ``push_to_hub`` give it away.
     """
 
-    def __new__(cls, *_: Any, **__: Any) -> "LatentLoop":
-        """Pass over the mixin's own, which copies all weights to guess a configuration; checkpoints have theirs."""
-        return object.__new__(cls)
-
     def __init__(self, checkpoint: Checkpoint, sha256: str = "", device: str = "cpu") -> None:
-        self.checkpoint, self.sha256 = checkpoint, sha256
+        found = {name: weight.shape for name, weight in checkpoint.weights.items()}
+        check_shapes("the weights", parameter_shapes(checkpoint.run), found)
+        check_device(device)
+        self.checkpoint, self.sha256, self.device = checkpoint, sha256, device
         self.run, self.method = checkpoint.run, checkpoint.run.method.row
         self.vocabulary = Vocabulary(task=self.run.task)
-        self.model = Transformer(self.run.model, self.vocabulary, self.run.method)
-        load_weights(self.model, checkpoint.weights)
-        check_device(device)
-        self.model.eval().to(device)
+        self.nodes_so_far = 0  # that states were computed of
+
+    @cached_property
+    def model(self) -> "Transformer":
+        """The torch model, built when it is first asked for. From then on it gives all answers: it may be changed."""
+        with needing("a chain-of-thought model" if not self.method.latent else "the torch model"):
+            from latentloop.model.build import load_weights
+            from latentloop.model.transformer import Transformer
+
+        model = Transformer(self.run.model, self.vocabulary, self.run.method)
+        load_weights(model, self.checkpoint.weights)
+        return model.eval().to(self.device)
+
+    def engine(self, nodes: int) -> Engine:
+        """Return what computes the states of the next problems, with so many nodes together: NumPy, or the torch model."""
+        self.nodes_so_far += nodes
+        weights = self.checkpoint.weights
+        size = sum(weight.size for name, weight in weights.items() if name.startswith("layers."))
+        little = self.nodes_so_far * size <= LITTLE or find_spec("torch") is None
+        known = self.method.latent and self.run.model.positions.name in ENCODINGS
+        if "model" in vars(self) or self.device != "cpu" or not (known and little):
+            return self.model
+        return Reference(self.run, weights)
 
     @classmethod
-    def from_pretrained(  # pyrefly: ignore
+    def from_pretrained(
         cls,
         name: str | Path = DEFAULT_MODEL,
         *,
@@ -118,15 +157,38 @@ class LatentLoop(
         folder = find_weights(str(name), **hub, force_download=force_download, local_files_only=local_files_only)
         return cls(read_checkpoint(folder), weights_hash(folder), device)
 
-    def _save_pretrained(self, save_directory: Path) -> None:
-        replace(self.checkpoint, weights=weights_of(self.model)).write_files(save_directory)
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write a checkpoint folder, and a short README.md where there is none."""
+        checkpoint = self.checkpoint
+        if "model" in vars(self):  # it may have been changed
+            from latentloop.model.build import weights_of
+
+            checkpoint = replace(checkpoint, weights=weights_of(self.model))
+        folder = Path(folder)
+        checkpoint.write_files(folder)
+        if not (folder / "README.md").exists():
+            with writing(folder / "README.md") as file:
+                file.write(CARD.format(method=self.run.method.name, name=self.run.name))
+
+    def push_to_hub(
+        self,
+        repository: str,
+        *,
+        private: bool | None = None,
+        token: str | bool | None = None,
+        commit_message: str = "Upload a latentloop model",
+    ) -> str:
+        """Upload the model to a repository of the hub, made where there is none; return where it is."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return upload(Path(folder), repository, private=private, token=token, message=commit_message)
 
     def describe(self) -> dict[str, Any]:
         """Return which model this is."""
         return {
             "method": self.run.method.name,
             "name": self.run.name,
-            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "parameters": sum(weight.size for weight in self.checkpoint.weights.values()),
             "sha256": self.sha256,
             "step": self.checkpoint.metrics.get("step"),
             "config": self.run.to_dict(),
@@ -141,7 +203,6 @@ class LatentLoop(
         start = None if state is None else self._start(problems, state)
         return self.solve_problems(problems, cap=cap, start=start)[0]
 
-    @torch.inference_mode()  # as a decorator it ends at every yield: the caller may train meanwhile
     def iterate(
         self, problem: str, *, state: Mapping[str, int | None] | None = None
     ) -> Iterator[dict[str, int | None]]:
@@ -151,13 +212,10 @@ class LatentLoop(
         """
         self._check_latent("iterated")
         problems = parse(problem, self.run.task)
-        start, layout = encode_state(problems, self.vocabulary)
-        if state is not None:
-            start = with_values(start, layout, self._start(problems, state), self.vocabulary)
-        device = self.model.norm.weight.device
-        start, layout = start.to(device), layout.to(device)
-        for reached, _ in iterate(self.model, start, layout, Fixed(sys.maxsize)):
-            symbols = layout.read(reached.value)[0].cpu().numpy()
+        engine = self.engine(problems.width)
+        tokens = encode_start(engine, problems, None if state is None else self._start(problems, state))
+        for reached in states(engine, problems, tokens):
+            symbols = reached.numbers()[-1, 0, tokens.targets[0]]  # the value factor
             values = np.where(symbols < problems.modulus, symbols, EMPTY)
             yield problems.by_variable(0, values)
 
@@ -195,15 +253,31 @@ class LatentLoop(
             return self._write(problems, solution or solve(problems))
         fixed = self.run.method.iterations
         caps = [fixed or cap or default_cap(int(size)) for size in problems.sizes]
-        rollouts = roll_out(self.model, problems, np.array(caps), leave=fixed is None, start=start)
+        rollouts = self.roll_out(problems, np.array(caps), leave=fixed is None, start=start)
         truth = (solution or solve(problems)).values
         return [self._answer(problems, row, rollout, caps[row], truth[row]) for row, rollout in enumerate(rollouts)]
+
+    def roll_out(
+        self,
+        problems: Problems,
+        limits: np.ndarray,
+        *,
+        leave: bool = True,
+        start: np.ndarray | None = None,
+        advance: Advance = ignore,
+    ) -> list[Rollout]:
+        """Iterate on each problem until its state repeats, or to its limit; see ``latentloop.evaluate.rollout``."""
+        engine = self.engine(int(problems.sizes.sum()))
+        return roll_out(engine, problems, limits, leave=leave, start=start, advance=advance)
 
     def _write(self, problems: Problems, solution: Solution) -> list[Answer]:
         """Answer by chain of thought: the iterations are the tokens written."""
         assert isinstance(self.run.method, ChainOfThought)
+        model = self.model
+        from latentloop.evaluate.trajectories import write_trajectories
+
         answers = []
-        written, _ = write_trajectories(self.model, problems, solution, self.run.method.trajectory)
+        written, _ = write_trajectories(model, problems, solution, self.run.method.trajectory)
         for row, size in enumerate(problems.sizes):
             given = read_values(written[row], self.vocabulary)
             values = np.array([given.get(int(name), EMPTY) for name in problems.names[row, :size]], np.int8)

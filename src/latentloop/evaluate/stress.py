@@ -10,10 +10,9 @@ from numpy import ndarray
 
 from latentloop.config import FamilyName
 from latentloop.errors import UserError
-from latentloop.evaluate.generalization import BEYOND, count_rollouts
-from latentloop.evaluate.metrics import Counts
+from latentloop.evaluate.metrics import BEYOND, Counts, count_rollouts
 from latentloop.evaluate.pretrained import LatentLoop
-from latentloop.evaluate.rollout import Advance, default_cap, ignore, roll_out
+from latentloop.evaluate.rollout import Advance, default_cap, ignore
 from latentloop.families import FAMILIES
 from latentloop.task.graph import EMPTY, Problems
 from latentloop.task.oracle import Solution, solve
@@ -39,14 +38,14 @@ class Scenario:
     """Published problems to leave out, the first ones."""
 
 
-def scenarios(trained: LatentLoop, nodes: int, instances: int, skip: int = 0) -> list[Scenario]:
-    """List all kinds of trouble that a model's vocabulary allows."""
+def scenarios(trained: LatentLoop, nodes: int, instances: int, skip: int = 0, *, larger: bool = True) -> list[Scenario]:
+    """List all kinds of trouble that a model's vocabulary allows, with or without graphs of more nodes."""
     found = [Scenario(name="random values", nodes=nodes, instances=instances, start="random")]
     for share in FLIPS:
         name = f"{share:.0%} flipped in the middle"
         found.append(Scenario(name=name, nodes=nodes, instances=instances, start="flipped", flipped=share))
-    larger = {size: divisor for size, divisor in LARGER.items() if nodes < size <= trained.run.task.names}
-    for size, divisor in ({nodes: 1} | larger).items():
+    sizes = {size: divisor for size, divisor in LARGER.items() if larger and nodes < size <= trained.run.task.names}
+    for size, divisor in ({nodes: 1} | sizes).items():
         for name in FAMILIES:
             count = instances // divisor // (STRUCTURED if size > nodes and name != "random" else 1)
             found.append(Scenario(name=f"family {name}", nodes=size, instances=max(1, count), family=name))
@@ -54,12 +53,18 @@ def scenarios(trained: LatentLoop, nodes: int, instances: int, skip: int = 0) ->
 
 
 def stress(
-    trained: LatentLoop, nodes: int = 128, instances: int = 64, *, skip: int = 0, advance: Advance = ignore
+    trained: LatentLoop,
+    nodes: int = 128,
+    instances: int = 64,
+    *,
+    skip: int = 0,
+    larger: bool = True,
+    advance: Advance = ignore,
 ) -> Iterator[dict[str, Any]]:
     """Put a model through every scenario; yield a row for each."""
     if trained.method.carries != "state":
         raise UserError(f"only methods with a discrete state can be stressed, and {trained.run.method.name} has none")
-    for scenario in scenarios(trained, nodes, instances, skip):
+    for scenario in scenarios(trained, nodes, instances, skip, larger=larger):
         counts = run_scenario(trained, scenario, advance=advance)
         row = {"scenario": scenario.name, "nodes": scenario.nodes} | counts.figures()
         yield row
@@ -86,6 +91,6 @@ def _start(
         return random
     halfway = np.maximum(solution.depths.max(1).astype(np.int64) // 2, 1)
     state = np.full(problems.names.shape, EMPTY, np.int8)
-    for row, rollout in enumerate(roll_out(trained.model, problems, halfway)):
+    for row, rollout in enumerate(trained.roll_out(problems, halfway)):
         state[row, : rollout.states.shape[1]] = rollout.states[-1]
     return np.where(rng.random(state.shape) < scenario.flipped, random, state)

@@ -1,14 +1,15 @@
 """Build the transformer of a run, and move weights in and out of it. Needs torch alone: asking a model loads no trainer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from numpy import ndarray
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from latentloop.config import RunConfig
-from latentloop.errors import UserError
+from latentloop.model.shapes import check_shapes
 from latentloop.model.transformer import Transformer
 from latentloop.tokens.vocabulary import Vocabulary
 
@@ -18,11 +19,6 @@ def build_model(run: RunConfig) -> Transformer:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.train.seed)
         return Transformer(run.model, Vocabulary(task=run.task), run.method)
-
-
-def parameter_shapes(run: RunConfig) -> dict[str, torch.Size]:
-    """Return the shape of each parameter of a run's model, without memory for any of them."""
-    return {name: parameter.shape for name, parameter in outline(run).named_parameters()}
 
 
 def outline(run: RunConfig) -> Transformer:
@@ -41,35 +37,15 @@ class _Uninitialized(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def weights_of(model: nn.Module) -> dict[str, Tensor]:
+def weights_of(model: nn.Module) -> dict[str, ndarray]:
     """Return a model's weights by name, as they are stored."""
-    return {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
+    return {name: value.detach().cpu().contiguous().numpy() for name, value in model.named_parameters()}
 
 
-def load_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
+def load_weights(model: nn.Module, weights: Mapping[str, ndarray]) -> None:
     """Copy weights into a model of exactly these parameters."""
     parameters = dict(model.named_parameters())
     check_shapes("the weights", {n: p.shape for n, p in parameters.items()}, {n: w.shape for n, w in weights.items()})
     with torch.no_grad():
         for name, value in weights.items():
-            parameters[name].copy_(value)
-
-
-def check_shapes(what: str, expected: Mapping[str, Sequence[int]], found: Mapping[str, Sequence[int]]) -> None:
-    """Refuse tensors that are not those of a configuration: by name, and then by shape."""
-    missing, unexpected = (sorted(one.keys() - other.keys()) for one, other in ((expected, found), (found, expected)))
-    if missing or unexpected:
-        raise UserError(
-            f"{what} do not match the configuration: missing [{_few(missing)}], unexpected [{_few(unexpected)}]"
-        )
-    for name, shape in expected.items():
-        if tuple(shape) != tuple(found[name]):
-            raise UserError(
-                f"{what} do not match the configuration: {name} has the shape {tuple(found[name])}, "
-                f"expected {tuple(shape)}"
-            )
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f", and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(name[:60] for name in names[:3]) + more
+            parameters[name].copy_(torch.from_numpy(value))

@@ -8,19 +8,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Bool
-from torch import Tensor
+from numpy import ndarray
 
 from latentloop.model.lookups import Lookups
 from latentloop.model.transformer import Output, Transformer
-from latentloop.tokens.state import Layout, State
+from latentloop.task.graph import Problems
+from latentloop.tokens.factored import Factors, Tokens
+from latentloop.tokens.state import Layout, State, to_tensors
 
 
 @runtime_checkable
 class Halt(Protocol):
     """Decides which problems of a batch go on; see ``latentloop.model.watch``."""
 
-    def see(self, state: State) -> Bool[Tensor, "batch"] | slice | None:
+    def see(self, state: Factors) -> Bool[ndarray, "batch"] | slice | None:
         """Take in the next state; return the rows that go on, or None if all of them stop."""
         ...
 
@@ -33,7 +36,7 @@ def update(model: Transformer, state: State, layout: Layout, lookups: Lookups | 
 
 def iterate(model: Transformer, state: State, layout: Layout, halt: Halt) -> Iterator[tuple[State, Output]]:
     """Update until every problem has stopped; yield each state and the output it was decided from."""
-    going: Tensor | slice | None = slice(None)
+    going: ndarray | slice | None = slice(None)
     lookups = Lookups() if model.keeps_lookups(layout) else None
     while going is not None:
         state, layout = state[going], layout[going]
@@ -51,6 +54,15 @@ def decide(model: Transformer, output: Output, state: State, layout: Layout) -> 
     return replace(state, **symbols, hidden=hidden, iteration=state.iteration + 1)
 
 
+@torch.inference_mode()  # as a decorator it ends at every yield: the caller may train meanwhile
+def states(model: Transformer, problems: Problems, tokens: Tokens, halt: Halt) -> Iterator[State]:
+    """Yield the states of encoded problems, computed on the model's device."""
+    device = model.norm.weight.device
+    state, layout = to_tensors(problems, tokens)
+    for reached, _ in iterate(model, state.to(device), layout.to(device), halt):
+        yield reached
+
+
 @dataclass
 class Fixed:
     """Stop after a number of iterations."""
@@ -58,7 +70,7 @@ class Fixed:
     iterations: int
     done: int = 0
 
-    def see(self, state: State) -> slice | None:
+    def see(self, state: Factors) -> slice | None:
         """Count an iteration."""
         self.done += 1
         return slice(None) if self.done < self.iterations else None

@@ -3,15 +3,15 @@
 python -m latentloop.tokens.factored
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int16, Int32, Integer
+from jaxtyping import Bool, Int16, Int32, Int64, Integer
 from numpy import ndarray
 
 from latentloop.operations import OPERATIONS
-from latentloop.task.graph import ABSENT, Problems
+from latentloop.task.graph import ABSENT, EMPTY, Problems
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 
 # An equation has room for three operands with two operations between them, `=`, its variable, and `;`.
@@ -30,6 +30,10 @@ class Factors:
     def factors(self) -> dict[str, Any]:
         """Return the factors by name."""
         return {name: getattr(self, name) for name in FACTORS}
+
+    def numbers(self) -> Int64[ndarray, "factor batch pos"]:
+        """Return all factors as one array."""
+        return np.stack(list(self.factors().values())).astype(np.int64)
 
 
 assert tuple(Factors.__annotations__) == FACTORS
@@ -93,6 +97,14 @@ def encode(problems: Problems, vocabulary: Vocabulary) -> Tokens:
         lengths=(places[:, -1] + 1).astype(np.int16),
         targets=targets.astype(np.int16),
     )
+
+
+def fill_in(tokens: Tokens, values: Integer[ndarray, "batch node"], vocabulary: Vocabulary) -> Tokens:
+    """Return tokens whose right-hand sides hold the given node values; ``EMPTY`` has a symbol of its own."""
+    row, node = np.nonzero(tokens.targets != ABSENT)
+    value = tokens.value.copy()
+    value[row, tokens.targets[row, node]] = np.where(values == EMPTY, vocabulary.empty, values)[row, node]
+    return replace(tokens, value=value)
 
 
 def factor_rows(tokens: Tokens, vocabulary: Vocabulary, row: int = 0) -> list[tuple[str, str, str, str]]:

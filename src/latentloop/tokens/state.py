@@ -10,7 +10,7 @@ from torch import Tensor
 
 from latentloop.config import MAX_FAN_IN
 from latentloop.task.graph import ABSENT, EMPTY, Problems
-from latentloop.tokens.factored import Factors, encode
+from latentloop.tokens.factored import Factors, Tokens, encode
 from latentloop.tokens.vocabulary import Vocabulary
 
 
@@ -23,7 +23,7 @@ class State(Factors):
     iteration: int = 0
     """Iterations done so far."""
 
-    def __getitem__(self, rows: Tensor | slice) -> "State":
+    def __getitem__(self, rows: Tensor | np.ndarray | slice) -> "State":
         hidden = None if self.hidden is None else self.hidden[rows]
         kept = {name: numbers[rows] for name, numbers in self.factors().items()}
         return State(**kept, hidden=hidden, iteration=self.iteration)
@@ -31,6 +31,10 @@ class State(Factors):
     def to(self, device: torch.device | str) -> "State":
         """Move to a device."""
         return State(**{name: numbers.to(device) for name, numbers in self.factors().items()})
+
+    def numbers(self) -> Int[np.ndarray, "factor batch pos"]:
+        """Return all factors as one array."""
+        return torch.stack(list(self.factors().values())).cpu().numpy()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +57,7 @@ class Layout:
     def __len__(self) -> int:
         return len(self.mask)
 
-    def __getitem__(self, rows: Tensor | slice) -> "Layout":
+    def __getitem__(self, rows: Tensor | np.ndarray | slice) -> "Layout":
         return Layout(**{slot.name: getattr(self, slot.name)[rows] for slot in fields(self)})
 
     def to(self, device: torch.device | str) -> "Layout":
@@ -90,7 +94,11 @@ class Layout:
 
 def encode_state(problems: Problems, vocabulary: Vocabulary) -> tuple[State, Layout]:
     """Encode problems: the state before the first iteration, and the layout."""
-    tokens = encode(problems, vocabulary)
+    return to_tensors(problems, encode(problems, vocabulary))
+
+
+def to_tensors(problems: Problems, tokens: Tokens) -> tuple[State, Layout]:
+    """Turn encoded problems into a state and its layout."""
     factors: dict[str, Any] = {
         name: torch.from_numpy(numbers.astype(np.int64)) for name, numbers in tokens.factors().items()
     }

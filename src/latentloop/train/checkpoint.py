@@ -6,25 +6,23 @@ two of them.
 """
 
 import hashlib
+import math
 import re
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+from numpy import ndarray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save
-from torch import Tensor
+from safetensors.numpy import load_file, save
 
 from latentloop.config import RunConfig
 from latentloop.errors import UserError
 from latentloop.files import json_object, read_bytes, read_json, sync_folder, to_json, writing
-from latentloop.model.build import check_shapes, parameter_shapes
+from latentloop.model.shapes import Shapes, check_shapes, parameter_shapes
 from latentloop.train.limits import check_limits
-from latentloop.train.optimizer import moments
 
 WEIGHTS, TRAINING, CONFIG, METRICS, MANIFEST = (
     "model.safetensors", "training.safetensors", "config.json", "metrics.json", "manifest.json",
@@ -38,10 +36,10 @@ class Checkpoint:
     """What a folder holds: everything in memory, checked."""
 
     run: RunConfig
-    weights: dict[str, Tensor]
+    weights: dict[str, ndarray]
     metrics: dict[str, Any]
     """Step, seconds of training, validation figures, and where all of it comes from."""
-    training: dict[str, Tensor] | None = None
+    training: dict[str, ndarray] | None = None
     """Optimizer state, and the raw weights where the weights to use are a running mean."""
 
     def write(self, folder: Path) -> None:
@@ -94,8 +92,8 @@ def read_checkpoint(folder: Path, *, training: bool = False) -> Checkpoint:
     shapes = parameter_shapes(run)
     weights = _tensors(folder / WEIGHTS, manifest.get(WEIGHTS), shapes)
     state = _tensors(folder / TRAINING, manifest[TRAINING], _training_shapes(run, shapes)) if training else None
-    for name, tensor in weights.items():
-        if not np.isfinite(tensor.numpy()).all():  # NumPy, since torch would start its threads for it
+    for name, weight in weights.items():
+        if not np.isfinite(weight).all():
             raise UserError(f"the weights in {folder} are damaged: {name} holds numbers that are not finite")
     return Checkpoint(run=run, weights=weights, metrics=metrics, training=state)
 
@@ -137,26 +135,28 @@ def _check_metrics(metrics: dict[str, Any], path: Path, *, training: bool) -> No
         raise UserError(f"{path} lacks the seconds of training: it cannot be resumed")
 
 
-def _training_shapes(run: RunConfig, shapes: Mapping[str, torch.Size]) -> dict[str, torch.Size]:
+def _training_shapes(run: RunConfig, shapes: Shapes) -> Shapes:
     """Return the shapes of what a run needs to go on: the optimizer's moments and, beside an average, the raw weights."""
-    expected: dict[str, torch.Size] = {}
+    from latentloop.train.optimizer import moments  # here, since whoever asks a model needs no torch
+
+    expected: Shapes = {}
     for name, shape in shapes.items():
         kept = moments(name, len(shape), run.train)
         expected |= {f"{kind}.{name}": shape for kind in (*kept, *(["raw"] if run.train.ema else []))}
         if "momentum" not in kept:
-            expected[f"step.{name}"] = torch.Size()
+            expected[f"step.{name}"] = ()
     return expected
 
 
-def _tensors(path: Path, digest: str | None, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
+def _tensors(path: Path, digest: str | None, shapes: Shapes) -> dict[str, ndarray]:
     """Read 32-bit tensors of these shapes: first the size of the file, then its hash, then its header, then the rest."""
-    room = sum(4 * shape.numel() + 1024 for shape in shapes.values()) + 4096  # numbers, and a header that names them
+    room = sum(4 * math.prod(shape) + 1024 for shape in shapes.values()) + 4096  # numbers, and a header that names them
     try:
         if path.stat().st_size > room:
             raise UserError(f"{path} does not match the configuration: it has more than {room:,} bytes")
         with path.open("rb") as file:
             _check_hash(path, hashlib.file_digest(file, "sha256").hexdigest(), digest)
-        with safe_open(path, framework="pt") as tensors:
+        with safe_open(path, framework="numpy") as tensors:
             found = {name: tensors.get_slice(name) for name in tensors.keys()}  # noqa: SIM118
             check_shapes(f"the tensors in {path}", shapes, {name: part.get_shape() for name, part in found.items()})
             for name, part in found.items():

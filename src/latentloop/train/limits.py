@@ -1,12 +1,13 @@
 """How large a run may be: limits on its settings, and the memory it needs at least, checked before anything is built."""
 
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import fields
 
 from latentloop.config import RunConfig
 from latentloop.errors import UserError
-from latentloop.model.build import parameter_shapes
+from latentloop.model.shapes import parameter_shapes
 from latentloop.schema import Config
 
 MOST = 2**20
@@ -50,7 +51,7 @@ def check_memory(run: RunConfig, processes: int = 1) -> None:
 
 def least_memory(run: RunConfig) -> int:
     """Return bytes that training cannot do without; it takes more, for instance for scores of attention."""
-    parameters = sum(shape.numel() for shape in parameter_shapes(run).values())
+    parameters = sum(math.prod(shape) for shape in parameter_shapes(run).values())
     copies = 4 + (run.train.ema > 0)  # weights, gradients, two moments, moving average
     tokens = 4 * run.graph.nodes  # an equation has at least four
     rows = max(run.train.batch * getattr(run.method, "states", 1), run.train.validation_problems)

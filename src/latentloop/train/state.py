@@ -33,7 +33,7 @@ class TrainingState:
         """Return a checkpoint of this moment."""
         names = {parameter: name for name, parameter in self.model.named_parameters()}
         training = {
-            f"{key}.{names[parameter]}": value.cpu().contiguous()
+            f"{key}.{names[parameter]}": value.cpu().contiguous().numpy()
             for group in self.optimizer.param_groups
             for parameter in group["params"]
             for key, value in self.optimizer.state[parameter].items()
@@ -59,9 +59,9 @@ class TrainingState:
             load_weights(self.model, {n.removeprefix("raw."): v for n, v in training.items() if n.startswith("raw.")})
         for name, parameter in self.model.named_parameters():
             kept = moments(name, parameter.ndim, self.run.train)
-            state = {key: training[f"{key}.{name}"].to(parameter.device) for key in kept}
+            state = {key: torch.from_numpy(training[f"{key}.{name}"]).to(parameter.device) for key in kept}
             if f"step.{name}" in training:
-                state["step"] = training[f"step.{name}"]
+                state["step"] = torch.from_numpy(training[f"step.{name}"])
             self.optimizer.state[parameter] = state
         metrics = {name: value for name, value in checkpoint.metrics.items() if name != "provenance"}
         if not is_checkpoint(pointed(folder / "best")):  # a loss to beat needs a checkpoint that has it
