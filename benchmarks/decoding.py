@@ -58,7 +58,9 @@ def main() -> None:
     rows = []
     for nodes in SIZES:
         problems = published_problems(latent.run.task, nodes, ROUNDS)
-        pairs = [(seconds(latent, problems[[row]]), seconds(chain, problems[[row]])) for row in range(ROUNDS)]
+        pairs = [
+            (seconds(latent, problems[row : row + 1]), seconds(chain, problems[row : row + 1])) for row in range(ROUNDS)
+        ]
         memory = [grown(name, nodes) for name in names]
         rows.append(
             {

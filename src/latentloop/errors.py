@@ -10,6 +10,8 @@ EXTRAS = {
     "tensorboardX": "train",
     "matplotlib": "plot",
     "huggingface_hub": "hub",
+    "optuna": "sweep",
+    "psycopg": "sweep",
 }
 """Packages that a plain install leaves out, and the extra that brings each."""
 

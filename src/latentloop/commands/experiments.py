@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from latentloop.commands.terminal import errors
+from latentloop.commands.terminal import errors, progress
 from latentloop.commands.terminal import output as standard_output
 from latentloop.errors import Terminated, UserError
 from latentloop.experiments.store import SHIPPED, stored_results, write_result
@@ -88,7 +88,7 @@ def reproduce(
 
     Args:
         name: The experiment.
-        claim: Measure one claim again, from the stored weights, and compare; without a value of its own, see docs/results.md.
+        claim: Measure one claim of docs/results.md again, from the weights in weights/, and compare; nothing is stored.
         storage: What workers share; see `latentloop sweep`.
         folder: Where results are stored, in results/.
         runs: Where runs are trained, and resumed from.
@@ -100,6 +100,10 @@ def reproduce(
     if name is None and claim is None:
         standard_output().print(_overview(folder))
         return
+    if claim is not None:
+        if name is not None:
+            raise UserError(f"a claim brings its own experiment: leave {name!r} out, or --claim")
+        sys.exit(0 if _measure_claim(claim, folder) else 1)
     chosen = _chosen(name)
     missing = _missing(chosen, folder)
     if missing:
@@ -118,6 +122,40 @@ def reproduce(
     if left:
         errors.print(f"not done: {', '.join(job.name for job in left)}")
         sys.exit(1)
+    if experiment(chosen).figures:
+        errors.print(f"figures: latentloop figures {' '.join(experiment(chosen).figures)}")
+
+
+def _measure_claim(name: str, folder: Path) -> bool:
+    """Measure again what a claim rests on, where weights are stored; return whether its verdict is the same."""
+    from latentloop.experiments.claims import claim, decide
+    from latentloop.experiments.scores import load
+
+    before = load(folder, "laptop")
+    verdict = decide(name, before)
+    jobs = [job for job in experiment(claim(name).experiment).jobs if job.name in before]
+    with_weights = [job for job in jobs if (folder / "weights" / job.name).is_dir()]
+    if verdict.outcome == "not measured yet" or not with_weights:
+        raise UserError(
+            f"the claim {name} cannot be measured again: {verdict.because if verdict.missing else 'no weights are stored'}; "
+            f"run `latentloop reproduce {claim(name).experiment} --weights` first"
+        )
+    from latentloop.experiments.measure import measure_again
+
+    again = dict(before)
+    with progress("runs", len(with_weights)) as advance:
+        for job in with_weights:
+            again[job.name] = measure_again(job, before[job.name], folder / "weights")
+            scores = [100 * one[job.name]["average"] for one in (before, again)]
+            errors.print(f"{job.name}: {scores[0]:.2f} % solved on average as stored, {scores[1]:.2f} % now")
+            advance(1)
+    now = decide(name, again)
+    kept = len(jobs) - len(with_weights)
+    out = standard_output()
+    out.print(f"{now.claim.sentence}")
+    out.print(f"stored: {verdict.outcome}, because {verdict.because}")
+    out.print(f"now:    {now.outcome}, because {now.because}{f' ({kept} runs as stored)' if kept else ''}")
+    return now.outcome == verdict.outcome
 
 
 def _chosen(name: str | None) -> str:

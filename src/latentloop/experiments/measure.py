@@ -56,6 +56,12 @@ def measure(job: Job, runs: Path, console: Console, weights: Path | None = None)
     return document
 
 
+def measure_again(job: Job, before: Result, weights: Path) -> Result:
+    """Measure stored weights once more; what is known of their training is kept."""
+    trained = LatentLoop.from_pretrained(weights / job.name)
+    return result(job, trained, before["training"]["curve"]) | {"training": before["training"]}
+
+
 def told(job: Job, runs: Path) -> dict[str, Any]:
     """Return how far the training of a job is, from the last line of its metrics."""
     path = run_folder(job, runs) / "metrics.jsonl"
