@@ -1,0 +1,54 @@
+"""Results to look at and models to take elsewhere: report."""
+
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from latentloop.commands.terminal import errors, refuse_overwriting
+from latentloop.errors import UserError
+from latentloop.files import check_writable
+
+Sources = Positional[Annotated[tuple[str, ...], arg(metavar="RUN|RESULT ...")]]
+
+
+def report(sources: Sources, *, output: Path | None = None) -> None:
+    """Write one offline HTML file about runs and results: curves, tables by size, figures, settings and provenance.
+
+    Args:
+        sources: Run folders, checkpoint folders or shipped names, and files that evaluate, certify or stress have written;
+            several are shown together, evaluations in one figure.
+        output: File for the page, .html. Default: in results/, named after the first source.
+    """
+    from latentloop.report.page import write_page
+    from latentloop.report.run_page import report_page
+    from latentloop.report.stored import Stored, read_folder, read_result
+
+    if not sources:
+        raise UserError("a report needs a run folder, or a file that `latentloop evaluate` has written; got none")
+    stored: list[Stored] = []
+    read: list[Path] = []
+    for source in sources:
+        path = _path(source)
+        stored += read_folder(path) if path.is_dir() else [read_result(path)]
+        read += path.rglob("*") if path.is_dir() else [path]
+    if output is None:
+        output = Path("results") / f"{Path(sources[0]).resolve().name.removesuffix('.json')}-report.html"
+    if output.suffix not in (".html", ".htm"):
+        raise UserError(f"cannot write {output}: the name of a page must end in .html")
+    refuse_overwriting([output], [path for path in read if path.suffix not in (".html", ".htm")])
+    check_writable(output)
+    write_page(report_page(stored), output)
+    errors.print(f"wrote {output}")
+
+
+def _path(source: str) -> Path:
+    """Return the folder or the file that a source names."""
+    if Path(source).exists():
+        return Path(source)
+    from latentloop.evaluate.hub import shipped  # torch: results alone are shown without it
+
+    found = shipped(source)
+    if found is None:
+        raise UserError(f"no run and no result at {source!r}: expected a folder, a .json file or a shipped name")
+    return found
