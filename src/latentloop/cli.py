@@ -37,9 +37,9 @@ def run(words: Sequence[str]) -> None:
         *(problems.sample, problems.solve, problems.draw, problems.dataset),
         *(training.presets, train, models.evaluate),
         *(trust.certify, trust.stress),
-        *(reports.report,),
+        *(reports.report, reports.export_onnx),
     )
-    known: dict[str, Callable[..., None]] = {command.__name__: command for command in commands}
+    known: dict[str, Callable[..., None]] = {command.__name__.replace("_", "-"): command for command in commands}
     if name in ("--help", "-h"):
         print(_overview(known))  # noqa: T201
     elif name not in known:

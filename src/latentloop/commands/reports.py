@@ -1,13 +1,15 @@
-"""Results to look at and models to take elsewhere: report."""
+"""Results to look at, and models for other runtimes: report, export-onnx."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from latentloop.commands.terminal import errors, refuse_overwriting
+from latentloop.commands.models import DEFAULT, Asked
+from latentloop.commands.terminal import errors, progress, refuse_overwriting
 from latentloop.errors import UserError
-from latentloop.files import check_writable
+from latentloop.files import check_writable, writing
 
 Sources = Positional[Annotated[tuple[str, ...], arg(metavar="RUN|RESULT ...")]]
 
@@ -52,3 +54,37 @@ def _path(source: str) -> Path:
     if found is None:
         raise UserError(f"no run and no result at {source!r}: expected a folder, a .json file or a shipped name")
     return found
+
+
+def export_onnx(model: Asked = DEFAULT, *, output: Path) -> None:
+    """Export one update of a model to ONNX: state in, next state out, for any batch and any length.
+
+    The file is written only if it gives the same state as the model after every iteration of 100 problems; else the command
+    exits with 1. Needs the packages of `pip install 'latentloop[onnx]'`, and a model that carries a discrete state.
+
+    Args:
+        model: Which model to export.
+        output: File for the graph, .onnx.
+    """
+    if output.suffix != ".onnx":
+        raise UserError(f"cannot write {output}: the name of an ONNX file must end in .onnx")
+    check_writable(output)
+    from latentloop.evaluate import export
+
+    trained = model.load()
+    export.check_exportable(trained.run)
+    model.refuse_overwriting([output])
+    content = export.export_onnx(trained)
+    with progress("comparing on problems", export.CHECKED) as advance:
+        found = export.differences(content, trained, advance=advance)
+    if found["different"]:
+        errors.print(
+            f"the exported graph differs from the model on {found['different']} of {found['problems']} problems"
+        )
+        sys.exit(1)
+    with writing(output, "wb") as file:
+        file.write(content)
+    errors.print(
+        f"wrote {output}: the same states as the model's after each of {found['iterations']} iterations, "
+        f"on {found['problems']} problems"
+    )
