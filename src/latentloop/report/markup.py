@@ -1,8 +1,8 @@
 """Text with a little markup as HTML: everything is escaped first, so that no text can become anything else.
 
-Paragraphs are apart by an empty line; lines that begin with ``- `` are a list; lines between two lines of ``````` are code.
-Within a line: ```code```, ``**strong**``, ``*emphasis*`` and ``[text](address)``, where the address is a place in the page
-(``#...``), a file beside it, or begins with https:// or http://.
+Paragraphs are apart by an empty line; lines that begin with a hyphen are a list; lines between two fences of three backquotes
+are code. Within a line: code between backquotes, strong between two asterisks, emphasis between one, and links as Markdown has
+them, whose address is a place in the page, a file beside it, or begins with https:// or http://.
 """
 
 import re
