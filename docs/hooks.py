@@ -76,11 +76,15 @@ def on_config(config: "MkDocsConfig") -> "MkDocsConfig":
 
 
 def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
-    """Add the generated pages."""
+    """Add the generated pages; where a page and a standalone file have one address, the page moves."""
     from mkdocs.structure.files import File
 
     for address, (_, text) in generated().items():
         files.append(File.generated(config, address, content=text))
+    standalone = {file.dest_uri for file in files if not file.is_documentation_page()}
+    for file in files.documentation_pages():
+        if file.dest_uri in standalone:  # explore.md tells about explore.html, which keeps its address
+            file.dest_uri = file.dest_uri.replace(".html", "-page.html")
     return files
 
 
@@ -114,6 +118,8 @@ def shown_at(path: str) -> str | None:
         return "index.md"
     if path == "benchmarks/records.md":
         return "records.md"
+    if path == "docs/tour.ipynb":
+        return "tour.md"
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     if card := re.fullmatch(r"checkpoints/([\w-]+)/README\.md", path):
