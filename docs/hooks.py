@@ -77,14 +77,17 @@ def on_config(config: "MkDocsConfig") -> "MkDocsConfig":
 
 def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
     """Add the generated pages; where a page and a standalone file have one address, the page moves."""
-    from mkdocs.structure.files import File
+    from mkdocs.structure.files import File, InclusionLevel
 
     for address, (_, text) in generated().items():
         files.append(File.generated(config, address, content=text))
-    standalone = {file.dest_uri for file in files if not file.is_documentation_page()}
-    for file in files.documentation_pages():
-        if file.dest_uri in standalone:  # explore.md tells about explore.html, which keeps its address
-            file.dest_uri = file.dest_uri.replace(".html", "-page.html")
+    for path in Path(config.docs_dir).glob("*.html"):  # excluded in mkdocs.yml, or a page of the same name would replace it
+        if page := files.get_file_from_path(f"{path.stem}.md"):  # explore.md tells about explore.html
+            page.dest_uri = f"{path.stem}-page.html"
+        if excluded := files.get_file_from_path(path.name):
+            files.remove(excluded)
+        whole = File.generated(config, path.name, abs_src_path=str(path), inclusion=InclusionLevel.INCLUDED)
+        files.append(whole)
     return files
 
 
