@@ -81,7 +81,9 @@ def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
 
     for address, (_, text) in generated().items():
         files.append(File.generated(config, address, content=text))
-    for path in Path(config.docs_dir).glob("*.html"):  # excluded in mkdocs.yml, or a page of the same name would replace it
+    for path in Path(config.docs_dir).glob(
+        "*.html"
+    ):  # excluded in mkdocs.yml, or a page of the same name would replace it
         if page := files.get_file_from_path(f"{path.stem}.md"):  # explore.md tells about explore.html
             page.dest_uri = f"{path.stem}-page.html"
         if excluded := files.get_file_from_path(path.name):

@@ -95,6 +95,7 @@ def _broken_run(folder):
         (["share.json"], "a row of it has 40 as solved"),
         (["curves.json"], "one of its curves has '<b>'"),
         (["model.json"], "it has no model"),
+        (["deep.json"], "a result is nested too deeply"),
         (["good.json", "--output", "page.txt"], "must end in .html"),
         (["good.json", "--output", "empty"], "must end in .html"),
         (["good.json", "--output", "text.json/page.html"], "is a file"),
@@ -111,6 +112,8 @@ def test_bad_input_is_one_line(words, said, run, tmp_path, monkeypatch):
     for name, document in documents.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(document))
     (tmp_path / "text.json").write_text("{")
+    deep = json.dumps(_evaluation(settings="deep")).replace('"deep"', '{"a":' * 800 + "1" + "}" * 800)
+    (tmp_path / "deep.json").write_text(deep)
     (tmp_path / "empty").mkdir()
     _broken_run(tmp_path / "broken")
     before = sorted(tmp_path.rglob("*"))

@@ -24,23 +24,23 @@ def report(sources: Sources, *, output: Path | None = None) -> None:
     """
     from latentloop.report.page import write_page
     from latentloop.report.run_page import report_page
-    from latentloop.report.stored import Stored, read_folder, read_result
+    from latentloop.report.stored import read_folder, read_result
 
     if not sources:
         raise UserError("a report needs a run folder, or a file that `latentloop evaluate` has written; got none")
-    stored: list[Stored] = []
-    read: list[Path] = []
-    for source in sources:
-        path = _path(source)
-        stored += read_folder(path) if path.is_dir() else [read_result(path)]
-        read += path.rglob("*") if path.is_dir() else [path]
+    paths = [_path(source) for source in sources]
+    read = [file for path in paths for file in (path.glob("*.json*") if path.is_dir() else [path])]
     if output is None:
         output = Path("results") / f"{Path(sources[0]).resolve().name.removesuffix('.json')}-report.html"
     if output.suffix not in (".html", ".htm"):
         raise UserError(f"cannot write {output}: the name of a page must end in .html")
-    refuse_overwriting([output], [path for path in read if path.suffix not in (".html", ".htm")])
+    refuse_overwriting([output], read)
     check_writable(output)
-    write_page(report_page(stored), output)
+    try:
+        stored = [part for path in paths for part in (read_folder(path) if path.is_dir() else [read_result(path)])]
+        write_page(report_page(stored), output)
+    except RecursionError as error:  # a result may come from a stranger
+        raise UserError(f"cannot show {' '.join(sources)}: a result is nested too deeply") from error
     errors.print(f"wrote {output}")
 
 
