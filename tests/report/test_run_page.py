@@ -132,6 +132,11 @@ def test_hostile_text_of_a_result_is_shown_as_text():
     assert "&lt;script&gt;alert" in html
 
 
+def test_an_interrupted_evaluation_says_so():
+    pages = [report_page([check_result(_evaluation(**more), Path("a"))]) for more in ({}, {"interrupted": True})]
+    assert ["Interrupted" in page_html(page) for page in pages] == [False, True]
+
+
 def test_stress_and_certificates_say_when_something_is_wrong():
     stress = json.loads((FOLDER / "stress.json").read_text())
     stress["rows"][0]["solved"] = 0.5

@@ -65,7 +65,10 @@
     element.style.minHeight = `${element.dataset.height}px`;
     near.observe(element);
   }
-  addEventListener("beforeprint", () => plots.filter((element) => !element.dataset.drawn).forEach(draw));
+  addEventListener("beforeprint", () => {
+    plots.filter((element) => !element.dataset.drawn).forEach(draw);
+    document.querySelectorAll("details").forEach((element) => (element.open = true));
+  });
   system.addEventListener("change", redraw);
 
   const button = document.getElementById("theme");
