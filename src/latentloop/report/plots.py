@@ -43,7 +43,7 @@ def curve_figure(
         axis |= {"type": "log", "dtick": 1}
     if percent:
         axis |= {"range": [-2, 103]}
-    return {"data": traces, "layout": {"xaxis": {"title": {"text": "step"}}, "yaxis": axis}}
+    return {"data": traces, "layout": {"xaxis": {"title": {"text": "step"}, "tickformat": ",d"}, "yaxis": axis}}
 
 
 def sizes_figure(documents: Mapping[str, Mapping[str, Any]]) -> Figure:

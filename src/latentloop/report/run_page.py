@@ -8,6 +8,7 @@ from latentloop.report.page import Block, FigureBlock, Number, Page, Section, Ta
 from latentloop.report.plots import curve_figure, depths_figure, iterations_figure, sizes_figure, trained_to
 from latentloop.report.stored import Stored, StoredResult, StoredRun
 
+SHARES = ("right_leaf", "right_one", "right_two", "right_three")
 MOST_WRONG = 20
 """Wrong entries of a certificate that are listed."""
 
@@ -77,7 +78,10 @@ def _training(stored: StoredRun) -> Section:
         blocks.append(Number(value=f"{metrics['best_loss']:.3g}", label="validation loss", detail="the least"))
     if metrics.get("seconds") is not None:
         blocks.append(Number(value=_duration(metrics["seconds"]), label="of training", detail="up to that checkpoint"))
-    shares = sorted({name for row in stored.rows for name in row if name.startswith("right_")})
+    found = {name for row in stored.rows for name in row if name.startswith("right_")}
+    shares = [name for name in SHARES if name in found] + sorted(
+        found.difference(SHARES)
+    )  # the same colors in all figures
     figures = {
         "Loss by step.": curve_figure(stored.rows, ["loss"], "loss (log scale)", log=True),
         "Values right in training, by what they are: leaves, equations of one to three operands, auxiliary read-outs.": (

@@ -12,6 +12,7 @@
     const color = (name) => style.getPropertyValue(name).trim();
     const axis = {
       gridcolor: color("--line"), linecolor: color("--line"), zerolinecolor: color("--line"), automargin: true,
+      exponentformat: "power", separatethousands: true,
       title: { standoff: 10 },
     };
     const scale = dark()
