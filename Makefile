@@ -5,7 +5,7 @@ PIP_ARGS ?=
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: run test bench package faults fuzz clean
+.PHONY: run test docs bench package faults fuzz clean
 
 run: $(INSTALLED)
 	@$(BIN)/python examples/tour.py
@@ -15,6 +15,11 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyrefly check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadscope
+
+docs: $(INSTALLED)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "The site is site/index.html"
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/generator.py

@@ -293,7 +293,89 @@ def _drawn(name: str) -> str | None:
     return f"images/{name}.png" if (IMAGES / f"{name}.png").is_file() else None
 
 
+def reproduce_table(found: Mapping[str, Any]) -> str:
+    """What each figure and table comes from: command, stored result, machine, and time where it is stored."""
+    lines = []
+    for name in MODELS:
+        runs = seeds_of(found, name)
+        seconds = sum(run["training"]["seconds"] for run in runs)
+        where = f"README: table and picture, row `{name}`; the recipe's tables"
+        command = f"python benchmarks/record.py {name}"
+        time = f"{minutes(seconds)} to train {len(runs)} seed{'' if len(runs) == 1 else 's'}"
+        lines.append([where, command, f"{name}-seed*.json", _machine(runs[0]), time])
+    large = list(found["large"]["rows"])
+    seconds = sum(row["seconds"]["median"] * row["problems"] for row in large)
+    lines.append(
+        ["README: N = 1,024 and 4,096; the recipe's larger problems", f"python benchmarks/large.py {MODELS[-1]}", "large.json",
+         _machine(large[0]), f"{minutes(seconds)} on {large[0]['threads']} thread"]
+    )  # fmt: skip
+    for name in MODELS:
+        stored = f"{name}-authors-order"
+        command = re.sub(r" --output \S+", "", found[stored]["provenance"]["command"])
+        lines.append(
+            [f"Fidelity: order of equations, `{name}`", command, f"{stored}.json", _machine(found[stored]), "-"]
+        )
+    bench = {
+        "engine": "Engine: what it costs",
+        "solving": "Recipe: seconds for one problem",
+        "generator": "Log: generating problems",
+    }
+    for stored, where in bench.items():
+        lines.append([where, f"python benchmarks/{stored}.py", f"{stored}.json", _machine(found[stored]), "-"])
+    faults = [row for row in found["faults"]["scenarios"].values() if "seconds" in row]
+    lines.append(
+        [
+            "Reliability: faults",
+            "make faults",
+            "faults.json",
+            _machine(faults[0]),
+            minutes(sum(row["seconds"] for row in faults)),
+        ]
+    )
+    fuzz = found["fuzz"]["sessions"]
+    lines.append(
+        [
+            "Reliability: fuzzing",
+            "make fuzz",
+            "fuzz.json",
+            _machine(fuzz[0]),
+            minutes(sum(row["seconds"] for row in fuzz)),
+        ]
+    )
+    cards: dict[tuple[str, str], list[str]] = {}
+    for name in MODELS:
+        evaluation, certificate, stress = (found[name][kind] for kind in ("evaluation", "certificate", "stress"))
+        sizes, skip = " ".join(map(str, evaluation["settings"]["sizes"])), evaluation["settings"]["skip"]
+        probed = " ".join(str(size["nodes"]) for size in certificate["sizes"])
+        row = next(iter(stress["rows"]))
+        asked = {
+            "evaluation": f"evaluate MODEL --sizes {sizes} --skip {skip}",
+            "certificate": f"certify MODEL --sizes {probed}",
+            "stress": f"stress MODEL --nodes {row['nodes']} --instances {row['problems']} --skip {skip}",
+        }
+        for key in asked.items():
+            cards.setdefault(key, []).append(name)
+    for (kind, words), names in cards.items():
+        where = f"Cards: {kind} ({', '.join(f'`{name}`' for name in names)})"
+        machine = _machine(found[names[0]][kind])
+        lines.append([where, f"latentloop {words}", f"checkpoints/MODEL/{kind}.json", machine, "-"])
+    heads = ["figure or table", "command", "stored as", "machine", "time"]
+    return table(heads, [[where, f"`{command}`", f"`{stored}`", *rest] for where, command, stored, *rest in lines])
+
+
+def _machine(result: Mapping[str, Any]) -> str:
+    machine = result["provenance"]["machine"]
+    cores = machine["cores"]
+    return f"{machine['processor']}, {cores} core{'' if cores == 1 else 's'}, {machine['memory_gib']} GiB"
+
+
+def minutes(seconds: float) -> str:
+    """Write a duration, at two digits."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
 TABLES = {
+    "reproduce": reproduce_table,
     "results": results_table,
     "seeds": seeds_table,
     "worst": worst_table,
@@ -314,6 +396,8 @@ PAGES = (
     "docs/fidelity.md",
     "docs/reliability.md",
     "docs/results.md",
+    "docs/halting.md",
+    "docs/reproduce.md",
 )
 MARKS = re.compile(r"(<!-- built: (\w+) -->\n).*?(<!-- end -->)", re.S)
 

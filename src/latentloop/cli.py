@@ -25,7 +25,7 @@ DESCRIPTION = (
 def run(words: Sequence[str]) -> None:
     """Run one command. Its arguments are read, and help is shown, without torch."""
     _load_numpy()
-    from latentloop.commands import experiments, figures, models, problems, training, trust
+    from latentloop.commands import experiments, figures, models, problems, reports, training, trust
 
     name, rest = (words[0], list(words[1:])) if words else ("", [])
     if name == "--version":
@@ -39,8 +39,9 @@ def run(words: Sequence[str]) -> None:
         *(training.presets, train, models.evaluate),
         *(trust.certify, trust.stress),
         *(experiments.reproduce, experiments.sweep, figures.figures),
+        *(reports.report, reports.export_onnx),
     )
-    known: dict[str, Callable[..., None]] = {command.__name__: command for command in commands}
+    known: dict[str, Callable[..., None]] = {command.__name__.replace("_", "-"): command for command in commands}
     if name in ("--help", "-h"):
         print(_overview(known))  # noqa: T201
     elif name not in known:

@@ -12,6 +12,9 @@ EXTRAS = {
     "huggingface_hub": "hub",
     "optuna": "sweep",
     "psycopg": "sweep",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "onnxscript": "onnx",
 }
 """Packages that a plain install leaves out, and the extra that brings each."""
 

@@ -1,6 +1,6 @@
 """The model card of a shipped checkpoint, written from the results that lie beside its weights."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from latentloop.report.console import worst_lookups_line
@@ -29,6 +29,10 @@ SHA-256 of the weights: `{sha256}`.
 SCORES = """## Scores
 
 """
+COUNTS = ("false halts", "cycles")
+EVALUATED = ("nodes", "problems", "fully solved %", "95 % interval", "values right %", "iterations / depth", *COUNTS)
+CERTIFIED = ("nodes", "entries", "wrong", "smallest margin", "smallest look-up margin sampled")
+STRESSED = ("scenario", "nodes", "problems", "solved %", "at 4x the depth %", "iterations / depth", *COUNTS)
 AUXILIARY = {
     "lookup": "the value of every operand (after the first layer)",
     "partial": "the result of an equation's first operation",
@@ -73,24 +77,14 @@ def model_card(
         depth=config["graph"]["depth_limit"],
         sha256=model["sha256"],
     )
-    counts = "false halts", "cycles"
     parts = [
         "Published test problems of any depth, halting at the fixed point:\n",
-        _table(
-            ("nodes", "problems", "fully solved %", "95 % interval", "values right %", "iterations / depth", *counts),
-            (_evaluated(row) for row in evaluation["rows"]),
-        ),
+        _table(EVALUATED, map(evaluated, evaluation["rows"])),
         "\nEvery value combination of every equation, each probed once inside a random problem (`latentloop certify`):\n",
-        _table(
-            ("nodes", "entries", "wrong", "smallest margin", "smallest look-up margin sampled"),
-            map(_certified, certificate["sizes"]),
-        ),
+        _table(CERTIFIED, map(certified, certificate["sizes"])),
         f"\n{_sentence(worst_lookups_line(certificate['worst_lookups']))}\n",
         "\nWhere it was not trained (`latentloop stress`); iterations after values were flipped are those from there on:\n",
-        _table(
-            ("scenario", "nodes", "problems", "solved %", "at 4x the depth %", "iterations / depth", *counts),
-            (_stressed(row) for row in stress["rows"]),
-        ),
+        _table(STRESSED, map(stressed, stress["rows"])),
     ]
     return head + _built_in(config) + SCORES + "\n".join(parts) + "\n" + LIMITS.format(names=config["task"]["names"])
 
@@ -119,23 +113,26 @@ def _sentence(lines: str) -> str:
     return (lines[0].upper() + lines[1:]).replace(":\n", ":\n\n")
 
 
-def _evaluated(row: dict[str, Any]) -> Sequence[Any]:
+def evaluated(row: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the cells of a size of an evaluation, under ``EVALUATED``."""
     interval = f"{100 * row['solved_low']:.2f} .. {100 * row['solved_high']:.2f}"
     shares = f"{100 * row['solved']:.2f}", interval, f"{100 * row['nodes_right']:.3f}"
     return row["nodes"], row["problems"], *shares, f"{row['iterations_by_depth']:.2f}", *_counts(row)
 
 
-def _counts(row: dict[str, Any]) -> Sequence[int]:
+def _counts(row: Mapping[str, Any]) -> Sequence[int]:
     return [round(row[key] * row["problems"]) for key in ("false_halts", "cycles")]
 
 
-def _certified(size: dict[str, Any]) -> Sequence[Any]:
+def certified(size: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the cells of a size of a certificate, under ``CERTIFIED``."""
     margin = min(pattern["smallest_margin"] for pattern in size["patterns"].values())
     margins = f"{margin:.2f}", f"{size['lookup']['smallest_margin']:.2f}"
     return size["nodes"], f"{size['entries']:,}", len(size["wrong"]), *margins
 
 
-def _stressed(row: dict[str, Any]) -> Sequence[Any]:
+def stressed(row: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the cells of a scenario of a stress test, under ``STRESSED``."""
     shares = f"{100 * row['solved']:.2f}", f"{100 * row['solved_4x']:.2f}"
     return row["scenario"], row["nodes"], row["problems"], *shares, f"{row['iterations_by_depth']:.2f}", *_counts(row)
 
