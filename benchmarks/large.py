@@ -25,7 +25,7 @@ PROBLEMS = {
     ("chain", 1024): 1,
     ("chain", 4096): 1,
 }
-SKIP = 64
+SKIP = 128
 """Published problems before this one may have been seen while the recipe was sought."""
 
 

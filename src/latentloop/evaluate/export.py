@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from latentloop.config import RunConfig
-from latentloop.errors import UserError
+from latentloop.errors import UserError, needing
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.rollout import Advance, default_cap, ignore
 from latentloop.files import to_json
@@ -111,12 +111,10 @@ def check_exportable(run: RunConfig) -> None:
             f"only one update of a discrete state is exported ({others}); this model's method is {run.method.name}, "
             f"which {what}"
         )
-    try:
+    with needing("the export"):
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
         import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise UserError(f"export needs {error.name}: pip install 'latentloop[onnx]'") from error
 
 
 def export_onnx(trained: LatentLoop) -> bytes:
