@@ -24,7 +24,7 @@ DESCRIPTION = (
 
 def run(words: Sequence[str]) -> None:
     """Run one command. Its arguments are read, and help is shown, without torch."""
-    from latentloop.commands import models, problems, training, trust
+    from latentloop.commands import explore, models, problems, training, trust
 
     name, rest = (words[0], list(words[1:])) if words else ("", [])
     if name == "--version":
@@ -37,6 +37,7 @@ def run(words: Sequence[str]) -> None:
         *(problems.sample, problems.solve, problems.draw, problems.dataset),
         *(training.presets, train, models.evaluate),
         *(trust.certify, trust.stress),
+        explore.explore,
     )
     known: dict[str, Callable[..., None]] = {command.__name__: command for command in commands}
     if name in ("--help", "-h"):
@@ -44,6 +45,7 @@ def run(words: Sequence[str]) -> None:
     elif name not in known:
         raise UserError(f"{f'unknown command {name!r}' if name else 'a command is missing'}: {nearest(name, known)}")
     else:
+        rest = problems.trace_words(rest) if name == "solve" else rest
         try:
             _read(known[name], rest, f"latentloop {name}")()
         except UserError as error:
