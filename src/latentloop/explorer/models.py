@@ -18,7 +18,7 @@ from latentloop.train.checkpoint import Checkpoint
 
 MOST_WEIGHTS = 20_000_000
 """Weights that a page may hold: a browser has to read all of them before it shows anything."""
-CHECKED = ((32, 32), (128, 4))
+CHECKED = ((32, 24), (128, 2))
 """Nodes and number of the published problems on which half precision must give the same states."""
 ENCODINGS = ("abpe", "rope", "nope", "deberta", "local")
 """Positional encodings that the page's engine has."""
@@ -34,8 +34,10 @@ def pack_model(name: str, title: str | None = None) -> dict[str, Any]:
     return pack_checkpoint(checkpoint, title or Path(name).name, weights_hash(folder))
 
 
-def pack_checkpoint(checkpoint: Checkpoint, title: str, sha256: str = "") -> dict[str, Any]:
-    """Return what the page needs of a checkpoint that has been read."""
+def pack_checkpoint(
+    checkpoint: Checkpoint, title: str, sha256: str = "", *, half: bool | None = None
+) -> dict[str, Any]:
+    """Return what the page needs of a checkpoint that has been read; whether in half precision is found out, if not given."""
     run = checkpoint.run
     weights = {key: np.asarray(tensor) for key, tensor in checkpoint.weights.items()}
     count = sum(array.size for array in weights.values())
@@ -45,7 +47,7 @@ def pack_checkpoint(checkpoint: Checkpoint, title: str, sha256: str = "") -> dic
         raise UserError(
             f"the page knows the encodings {', '.join(ENCODINGS)}, and {title} has {run.model.positions.name}"
         )
-    half = halves_safely(checkpoint)
+    half = halves_safely(checkpoint) if half is None else half
     tensors, data = pack_tensors(weights, np.float16 if half else np.float32)
     row = run.method.row
     return {
@@ -112,10 +114,9 @@ def halves_safely(checkpoint: Checkpoint) -> bool:
     if not all(np.isfinite(np.asarray(tensor)).all() for tensor in halved.values()):
         return False
     models = [LatentLoop(checkpoint), LatentLoop(replace(checkpoint, weights=halved))]
+    task = checkpoint.run.task
     for nodes, count in CHECKED:
-        if nodes > checkpoint.run.task.names:
-            continue
-        problems = published_problems(checkpoint.run.task, nodes, count)
+        problems = published_problems(task, min(nodes, task.names), count)
         try:
             before, after = (model.solve_problems(problems) for model in models)
         except UserError:  # absolute positions end somewhere
@@ -127,7 +128,8 @@ def halves_safely(checkpoint: Checkpoint) -> bool:
 
 def _halved(tensor: Any) -> Any:
     """Round to half precision, in the kind of array that came."""
-    rounded = np.asarray(tensor).astype(np.float16).astype(np.float32)
+    with np.errstate(over="ignore"):  # too large for it: becomes infinite, and is refused
+        rounded = np.asarray(tensor).astype(np.float16).astype(np.float32)
     if isinstance(tensor, ndarray):
         return rounded
     import torch

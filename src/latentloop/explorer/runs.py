@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from latentloop.errors import UserError, shown
-from latentloop.task.graph import EMPTY, Problems
+from latentloop.task.graph import Problems
 from latentloop.task.oracle import Solution
 from latentloop.task.text import to_text
 
@@ -202,7 +202,7 @@ def _lookup_head(
     return found
 
 
-def _strongest(weights: Any) -> list[list[float]]:
+def _strongest(weights: Any) -> list[list[int | float]]:
     top = weights.topk(min(STRONGEST, len(weights)))
     return [[key, _rounded(weight)] for key, weight in zip(top.indices.tolist(), top.values.tolist(), strict=True)]
 
@@ -216,5 +216,3 @@ def _label(factors: tuple[str, str, str, str]) -> str:
     syntax, variable, operation, value = factors
     return {"value": value, "variable": variable, "operation": operation, "=": "=", "sep": ";"}[syntax]
 
-
-assert EMPTY == -1  # states hold None for it

@@ -17,25 +17,38 @@ class App {
     this.views = [];
     this.timer = null;
     this.pending = false;
+    this.answers = new Map();
+    this.requests = 0;
   }
 
   // ---- the worker, or, where there is none, the same program in the page itself
 
   connect(program) {
-    const receive = (message) => this.receive(message);
-    try {
-      const address = URL.createObjectURL(new Blob([program], { type: "text/javascript" }));
-      const worker = new Worker(address);
-      worker.onmessage = ({ data }) => receive(data);
-      worker.onerror = () => this.notice("the worker failed: reload the page");
-      this.send = (message) => worker.postMessage(message);
-    } catch {
-      const kernel = new Kernel((message) => setTimeout(() => receive(message), 0));
-      this.send = (message) => kernel.receive(message);
-      this.notice("This browser runs no workers from files: the page computes by itself, and large problems make it wait.");
-    }
     const described = this.models.map(({ data, ...description }) => ({ ...description, bytes: bytesOf(data).buffer }));
-    this.send({ type: "models", models: described });
+    const unheard = [{ type: "models", models: described }]; // sent before the worker has said anything
+    const withoutWorker = () => {
+      const kernel = new Kernel((message) => setTimeout(() => this.receive(message), 0));
+      this.send = (message) => kernel.receive(message);
+      this.notice("This browser runs no workers here: the page computes by itself, and large problems make it wait.");
+      unheard.forEach(this.send);
+    };
+    try {
+      const worker = new Worker(URL.createObjectURL(new Blob([program], { type: "text/javascript" })));
+      let alive = false;
+      worker.onmessage = ({ data }) => {
+        alive = true;
+        unheard.length = 0;
+        this.receive(data);
+      };
+      worker.onerror = () => (alive ? this.notice("The worker failed: reload the page.") : withoutWorker());
+      this.send = (message) => {
+        if (!alive) unheard.push(message);
+        worker.postMessage(message);
+      };
+      worker.postMessage(unheard[0]);
+    } catch {
+      withoutWorker();
+    }
   }
 
   receive(message) {
@@ -47,17 +60,18 @@ class App {
     } else if (message.type === "state") {
       pane?.receive(message);
     } else if (message.type === "why" || message.type === "trace") {
-      this.answers?.get(message.type)?.(message);
+      this.answers.get(message.request)?.(message);
+      this.answers.delete(message.request);
     }
     this.refresh();
   }
 
   // Ask the worker for something that has one answer.
   ask(type, message) {
-    this.answers ??= new Map();
+    const request = (this.requests += 1);
     return new Promise((resolve) => {
-      this.answers.set(type, (answer) => resolve(answer[type]));
-      this.send({ type, ...message });
+      this.answers.set(request, (answer) => resolve(answer[type]));
+      this.send({ type, request, ...message });
     });
   }
 
@@ -71,7 +85,9 @@ class App {
 
   setProblem(problem, { changes = [], keepText = false } = {}) {
     this.problem = problem;
-    const solved = problem.depths ? { values: problem.truth, depths: problem.depths } : solveProblem(this.task, problem);
+    const solved = problem.depths
+      ? { values: problem.truth, depths: problem.depths }
+      : solveProblem(this.task, problem);
     this.truth = solved.values;
     this.depths = solved.depths;
     this.depth = solved.depths.reduce((a, b) => Math.max(a, b), 0);
@@ -142,17 +158,21 @@ class App {
 
   tick() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => {
-      if (!this.playing) return;
-      if (this.iteration < this.last) this.go(this.iteration + 1, { playing: true });
-      if (this.iteration >= this.last && !this.computing) {
-        this.pause();
-        this.refresh();
-        this.announce();
-        return;
-      }
-      this.tick();
-    }, (this.panes.some((pane) => pane.writes) ? 0.2 : 1) * (STEP_MILLISECONDS / this.speed));
+    this.timer = setTimeout(
+      () => {
+        if (!this.playing) return;
+        if (this.wanted !== undefined) return this.tick();
+        if (this.iteration < this.last) this.go(this.iteration + 1, { playing: true });
+        if (this.iteration >= this.last && !this.computing) {
+          this.pause();
+          this.refresh();
+          this.announce();
+          return;
+        }
+        this.tick();
+      },
+      (this.panes.some((pane) => pane.writes) ? 0.2 : 1) * (STEP_MILLISECONDS / this.speed),
+    );
   }
 
   announce() {
@@ -180,6 +200,7 @@ class App {
     for (const [node, value] of values) here.set(node, value);
     this.changes = [...this.changes.filter((change) => change.at < at), { at, values: [...here] }];
     this.restartAt(at);
+    if (!matchMedia("(prefers-reduced-motion: reduce)").matches) this.play();
   }
 
   undo() {
@@ -217,7 +238,8 @@ class App {
     const change = this.changes.at(-1);
     if (!change || !pane.breakable || pane.last < change.at) return null;
     for (let at = change.at; at <= pane.last; at++)
-      if (pane.values[at].every((value, node) => value === this.truth[node])) return { ...change, healed: at - change.at };
+      if (pane.values[at].every((value, node) => value === this.truth[node]))
+        return { ...change, healed: at - change.at };
     return { ...change, healed: null, over: Boolean(pane.halt) };
   }
 

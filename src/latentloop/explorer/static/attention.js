@@ -28,7 +28,14 @@ class Attention {
   prepareDistances({ window, relative_width: width }, tensors) {
     const rows = range(0, window);
     const table = new Float32Array(window * width);
-    layerNorm(table, tensors.get("positions.table.weight"), rows, tensors.get("positions.norm.weight"), tensors.get("positions.norm.bias"), width);
+    layerNorm(
+      table,
+      tensors.get("positions.table.weight"),
+      rows,
+      tensors.get("positions.norm.weight"),
+      tensors.get("positions.norm.bias"),
+      width,
+    );
     this.distances = window;
     for (const kind of ["keys", "queries"]) {
       const name = `positions.${kind}.${this.layer}`;
@@ -61,8 +68,13 @@ class Attention {
     const product = new Float32Array(places * this.distances);
     for (let place = 0; place < places; place++)
       for (let distance = 0; distance < this.distances; distance++)
-        product[place * this.distances + distance] =
-          dot(keys, place * this.width + head * this.size, this.relative_queries, distance * this.width + head * this.size, this.size);
+        product[place * this.distances + distance] = dot(
+          keys,
+          place * this.width + head * this.size,
+          this.relative_queries,
+          distance * this.width + head * this.size,
+          this.size,
+        );
     return product;
   }
 
@@ -84,7 +96,8 @@ class Attention {
     }
     if (distances) {
       const near = new Float64Array(this.distances);
-      for (let d = 0; d < this.distances; d++) near[d] = dot(queries, start, this.relative_keys, d * width + shift, size);
+      for (let d = 0; d < this.distances; d++)
+        near[d] = dot(queries, start, this.relative_keys, d * width + shift, size);
       for (let key = first; key <= place; key++) {
         const distance = Math.min(place - key, this.distances - 1);
         scores[key - first] += scale * (near[distance] + distances[head][key * this.distances + distance]);
@@ -104,7 +117,10 @@ class Attention {
     const longest = places.reduce((a, b) => Math.max(a, b), 0) + 1;
     const scores = new Float64Array(Math.min(longest, this.window));
     if (this.encoding === "deberta")
-      given.distances = range(0, this.heads).reduce((all, head) => [...all, this.keyDistances(keys, head, longest)], []);
+      given.distances = range(0, this.heads).reduce(
+        (all, head) => [...all, this.keyDistances(keys, head, longest)],
+        [],
+      );
     for (let head = 0; head < this.heads; head++) {
       const shift = head * size;
       for (const place of places) {

@@ -31,5 +31,11 @@ function plural(count, one, many = `${one}s`) {
 
 function percent(share) {
   if (share > 0.9995 && share < 1) return "99.9+ %";
-  return share >= 0.0995 ? `${(100 * share).toFixed(1)} %` : share >= 1e-4 ? `${(100 * share).toPrecision(2)} %` : share > 0 ? `${share.toExponential(0)}` : "0";
+  return share >= 0.0995
+    ? `${(100 * share).toFixed(1)} %`
+    : share >= 1e-4
+      ? `${(100 * share).toPrecision(2)} %`
+      : share > 0
+        ? `${share.toExponential(0)}`
+        : "0";
 }

@@ -21,7 +21,9 @@ class GraphView {
     const { problem, depths, element } = this;
     this.room = [element.clientWidth || 600, element.clientHeight || 500];
     this.layout = layeredLayout(problem, depths, ...this.room);
-    const edges = problem.nodes.flatMap(({ parents }, node) => [...new Set(parents)].map((parent) => edgePath(this.layout, parent, node)));
+    const edges = problem.nodes.flatMap(({ parents }, node) =>
+      [...new Set(parents)].map((parent) => edgePath(this.layout, parent, node)),
+    );
     this.flow = svg("path", { class: "flow" });
     this.traced = svg("path", { class: "traced" });
     const layer = svg("g");
@@ -35,12 +37,26 @@ class GraphView {
     const { x, y } = this.layout;
     const round = node.parents.length ? 9 : NODE_HEIGHT / 2;
     const box = { x: -NODE_WIDTH / 2, y: -NODE_HEIGHT / 2, width: NODE_WIDTH, height: NODE_HEIGHT, rx: round };
-    const halo = { x: box.x - 4, y: box.y - 4, width: box.width + 8, height: box.height + 8, rx: round + 4, class: "halo" };
+    const halo = {
+      x: box.x - 4,
+      y: box.y - 4,
+      width: box.width + 8,
+      height: box.height + 8,
+      rx: round + 4,
+      class: "halo",
+    };
     const value = svg("text", { class: "value", y: 13 });
     const badge = svg("text", { class: "badge", x: NODE_WIDTH / 2 - 7, y: -NODE_HEIGHT / 2 + 13 });
     const name = svg("text", { class: "name", y: -6 }, labelOf(this.problem, number));
-    const group = svg("g", { transform: `translate(${x[number].toFixed(1)} ${y[number].toFixed(1)})`, role: "button", tabindex: -1 },
-      svg("rect", box), svg("rect", halo), name, value, badge);
+    const group = svg(
+      "g",
+      { transform: `translate(${x[number].toFixed(1)} ${y[number].toFixed(1)})`, role: "button", tabindex: -1 },
+      svg("rect", box),
+      svg("rect", halo),
+      name,
+      value,
+      badge,
+    );
     group.addEventListener("click", () => this.moved || this.onSelect(number));
     group.addEventListener("keydown", (event) => event.key === "Enter" && this.onSelect(number));
     return { group, value, badge, seen: "", number };
@@ -66,7 +82,9 @@ class GraphView {
   }
 
   edgesInto(numbers) {
-    return numbers.flatMap((number) => this.problem.nodes[number].parents.map((parent) => edgePath(this.layout, parent, number))).join("");
+    return numbers
+      .flatMap((number) => this.problem.nodes[number].parents.map((parent) => edgePath(this.layout, parent, number)))
+      .join("");
   }
 
   focus(number) {
@@ -109,10 +127,14 @@ class GraphView {
   listen() {
     const fingers = new Map();
     let spread = null;
-    this.element.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      this.zoom(Math.exp(-event.deltaY * 0.0015), this.toLayout(event));
-    }, { passive: false });
+    this.element.addEventListener(
+      "wheel",
+      (event) => {
+        event.preventDefault();
+        this.zoom(Math.exp(-event.deltaY * 0.0015), this.toLayout(event));
+      },
+      { passive: false },
+    );
     this.element.addEventListener("pointerdown", (event) => {
       fingers.set(event.pointerId, [event.clientX, event.clientY]);
       this.moved = false;

@@ -45,19 +45,28 @@ class Kernel {
     this.runs.delete(pane);
   }
 
-  on_why({ id, pane, node, iteration }) {
+  on_why({ id, request, pane, node, iteration }) {
     const { run } = this.runs.get(pane);
-    this.post({ type: "why", id, pane, why: explain(run, node, iteration) });
+    this.post({ type: "why", id, request, pane, why: explain(run, node, iteration) });
   }
 
-  on_trace({ id, pane }) {
+  on_trace({ id, request, pane }) {
     const { run } = this.runs.get(pane);
-    this.post({ type: "trace", id, pane, trace: fullTrace(run) });
+    this.post({ type: "trace", id, request, pane, trace: fullTrace(run) });
   }
 
   on_search({ id, model, settings, seed }) {
     const engine = this.engine(model);
-    this.search = { id, engine, settings, seed: BigInt(seed), tried: 0, started: Date.now(), told: Date.now(), run: null };
+    this.search = {
+      id,
+      engine,
+      settings,
+      seed: BigInt(seed),
+      tried: 0,
+      started: Date.now(),
+      told: Date.now(),
+      run: null,
+    };
     this.pump();
   }
 
@@ -89,7 +98,16 @@ class Kernel {
     }
     const written = run.writer ? run.writer.flat.spell(run.writer.tokens.at(-1)) : null;
     const margins = run.margins.at(-1) ?? null;
-    this.post({ type: "state", id, pane, iteration: run.iteration, values: run.values.at(-1), margins, written, halt: run.halt });
+    this.post({
+      type: "state",
+      id,
+      pane,
+      iteration: run.iteration,
+      values: run.values.at(-1),
+      margins,
+      written,
+      halt: run.halt,
+    });
   }
 
   // A few milliseconds of the search: sample, solve, compare with the oracle.
@@ -120,6 +138,14 @@ class Kernel {
   report(search, found) {
     search.told = Date.now();
     const seconds = (search.told - search.started) / 1000;
-    this.post({ type: "search", id: search.id, tried: search.tried, seconds, seed: String(search.seed), found, over: found !== undefined });
+    this.post({
+      type: "search",
+      id: search.id,
+      tried: search.tried,
+      seconds,
+      seed: String(search.seed),
+      found,
+      over: found !== undefined,
+    });
   }
 }

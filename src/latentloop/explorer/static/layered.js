@@ -32,7 +32,9 @@ function layeredLayout(problem, depths, wide, high) {
 // A layer of too many nodes takes several rows, of about the same length.
 function split(layer, most) {
   const count = Math.ceil(layer.length / most);
-  return Array.from({ length: count }, (_, k) => layer.slice(Math.ceil((k * layer.length) / count), Math.ceil(((k + 1) * layer.length) / count)));
+  return Array.from({ length: count }, (_, k) =>
+    layer.slice(Math.ceil((k * layer.length) / count), Math.ceil(((k + 1) * layer.length) / count)),
+  );
 }
 
 // Order each layer by the mean place of parents, then of children, a few times.
@@ -43,10 +45,12 @@ function sweep(problem, layers) {
   const number = (layer) => layer.forEach((node, k) => (at[node] = (k + 0.5) / layer.length));
   layers.forEach(number);
   const sort = (layer, relatives) => {
-    const mean = new Map(layer.map((node) => {
-      const near = relatives(node);
-      return [node, near.length ? near.reduce((sum, other) => sum + at[other], 0) / near.length : at[node]];
-    }));
+    const mean = new Map(
+      layer.map((node) => {
+        const near = relatives(node);
+        return [node, near.length ? near.reduce((sum, other) => sum + at[other], 0) / near.length : at[node]];
+      }),
+    );
     layer.sort((a, b) => mean.get(a) - mean.get(b) || a - b);
     number(layer);
   };

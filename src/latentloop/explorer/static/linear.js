@@ -20,8 +20,14 @@ function linear(y, x, rows, weight, bias, inputs, from = 0, to = weight.length /
     for (; o + 2 <= to; o += 2) {
       const w = o * inputs;
       const v = w + inputs;
-      let a0 = bias[o], b0 = a0, c0 = a0, d0 = a0;
-      let a1 = bias[o + 1], b1 = a1, c1 = a1, d1 = a1;
+      let a0 = bias[o],
+        b0 = a0,
+        c0 = a0,
+        d0 = a0;
+      let a1 = bias[o + 1],
+        b1 = a1,
+        c1 = a1,
+        d1 = a1;
       for (let i = 0; i < inputs; i++) {
         const w0 = weight[w + i];
         const w1 = weight[v + i];
@@ -128,7 +134,10 @@ function readTensors(tensors, bytes) {
     const size = shape.reduce((a, b) => a * b, 1);
     if (dtype === "F16") {
       const table = halfTable();
-      read.set(name, Float32Array.from(new Uint16Array(bytes, offset, size), (bits) => table[bits]));
+      read.set(
+        name,
+        Float32Array.from(new Uint16Array(bytes, offset, size), (bits) => table[bits]),
+      );
     } else {
       read.set(name, new Float32Array(bytes.slice(offset, offset + 4 * size)));
     }

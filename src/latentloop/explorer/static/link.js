@@ -9,8 +9,18 @@ function linkOf(app) {
   parts.set("p", problemText(app.task, app.problem, ";").replaceAll(" ", ""));
   parts.set("t", String(app.iteration));
   if (app.selected !== null) parts.set("s", labelOf(app.problem, app.selected));
-  if (app.changes.length) parts.set("b", app.changes.map(({ at, values }) => `${at}:${values.map(([node, value]) => `${app.problem.nodes[node].name}=${value === EMPTY ? "" : value}`).join(",")}`).join(";"));
-  if (app.panes.length > 1 && app.panes[1].source.kind !== "recorded") parts.set("c", app.panes[1].source.kind === "model" ? `m${app.panes[1].source.model}` : "oracle");
+  if (app.changes.length)
+    parts.set(
+      "b",
+      app.changes
+        .map(
+          ({ at, values }) =>
+            `${at}:${values.map(([node, value]) => `${app.problem.nodes[node].name}=${value === EMPTY ? "" : value}`).join(",")}`,
+        )
+        .join(";"),
+    );
+  if (app.panes.length > 1 && app.panes[1].source.kind !== "recorded")
+    parts.set("c", app.panes[1].source.kind === "model" ? `m${app.panes[1].source.model}` : "oracle");
   return `#${parts}`;
 }
 
@@ -22,7 +32,8 @@ function readLink(hash, app) {
   const problem = parseProblem(parts.get("p"), app.task);
   const byName = new Map(problem.nodes.map(({ name }, node) => [name, node]));
   const whole = (text, most, what) => {
-    if (!/^[0-9]{1,6}$/.test(text) || Number(text) > most) throw new Error(`${what} must be 0 to ${most}, got ${quoted(text)}`);
+    if (!/^[0-9]{1,6}$/.test(text) || Number(text) > most)
+      throw new Error(`${what} must be 0 to ${most}, got ${quoted(text)}`);
     return Number(text);
   };
   const named = (text) => {
@@ -32,17 +43,24 @@ function readLink(hash, app) {
   };
   const iteration = parts.has("t") ? whole(parts.get("t"), 100_000, "the iteration") : 0;
   const selected = parts.has("s") ? named(parts.get("s")) : null;
-  const changes = (parts.get("b") ?? "").split(";").filter(Boolean).map((change) => {
-    const [at, list = ""] = change.split(":");
-    return {
-      at: whole(at, 10_000, "an iteration"),
-      values: list.split(",").filter(Boolean).map((pair) => {
-        const [name, value = ""] = pair.split("=");
-        return [named(name), value === "" ? EMPTY : whole(value, app.task.modulus - 1, "a value")];
-      }),
-    };
-  });
+  const changes = (parts.get("b") ?? "")
+    .split(";")
+    .filter(Boolean)
+    .map((change) => {
+      const [at, list = ""] = change.split(":");
+      return {
+        at: whole(at, 10_000, "an iteration"),
+        values: list
+          .split(",")
+          .filter(Boolean)
+          .map((pair) => {
+            const [name, value = ""] = pair.split("=");
+            return [named(name), value === "" ? EMPTY : whole(value, app.task.modulus - 1, "a value")];
+          }),
+      };
+    });
   const compare = parts.get("c");
-  if (compare !== null && compare !== "oracle" && !(/^m[0-9]$/.test(compare) && app.models[Number(compare[1])])) throw new Error(`it compares with ${quoted(compare)}, which this page does not have`);
+  if (compare !== null && compare !== "oracle" && !(/^m[0-9]$/.test(compare) && app.models[Number(compare[1])]))
+    throw new Error(`it compares with ${quoted(compare)}, which this page does not have`);
   return { problem, iteration, selected, changes: changes.sort((a, b) => a.at - b.at), compare };
 }

@@ -19,7 +19,13 @@ function startPage() {
   const transport = new TransportView(app);
   const values = new ValuesView(app);
   const inspector = new Inspector(app);
-  app.views = [() => problemView.draw(), () => transport.draw(), () => values.draw(), () => inspector.draw(), () => writeAddress(app)];
+  app.views = [
+    () => problemView.draw(),
+    () => transport.draw(),
+    () => values.draw(),
+    () => inspector.draw(),
+    () => writeAddress(app),
+  ];
   describeModels(app);
   chooseTheme();
   offerComparison(app);
@@ -70,15 +76,28 @@ function describeModels(app) {
   const [model] = app.models;
   const { model: block, method } = model.config;
   const name = `${block.positions.name}-L${block.layers}H${block.heads}D${block.width}`;
-  byId("model-chip").replaceChildren(html("b", {}, model.title), ` · ${method.name} · ${name} · ${model.parameters.toLocaleString("en-US")} weights · ${model.trained}`);
+  byId("model-chip").replaceChildren(
+    html("b", {}, model.title),
+    ` · ${method.name} · ${name} · ${model.parameters.toLocaleString("en-US")} weights · ${model.trained}`,
+  );
   setText(byId("about-modulus"), String(app.task.modulus));
-  setText(byId("about-model"), app.models.map(({ title, row, precision, sha256 }) => `${title}: ${row.title}, weights in ${precision} precision, SHA-256 ${sha256.slice(0, 12)}.`).join(" "));
+  setText(
+    byId("about-model"),
+    app.models
+      .map(
+        ({ title, row, precision, sha256 }) =>
+          `${title}: ${row.title}, weights in ${precision} precision, SHA-256 ${sha256.slice(0, 12)}.`,
+      )
+      .join(" "),
+  );
 }
 
 function chooseTheme() {
   byId("theme").addEventListener("click", () => {
     const root = document.documentElement;
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    const dark = root.dataset.theme
+      ? root.dataset.theme === "dark"
+      : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
   });
 }
@@ -87,12 +106,22 @@ function chooseTheme() {
 
 function setComparison(app, choice) {
   const [first] = app.panes;
-  const second = choice === "oracle" ? { kind: "oracle" } : /^m[0-9]/.test(choice) ? { kind: "model", model: Number(choice.slice(1)) } : null;
+  const second =
+    choice === "oracle"
+      ? { kind: "oracle" }
+      : /^m[0-9]/.test(choice)
+        ? { kind: "model", model: Number(choice.slice(1)) }
+        : null;
   app.setPanes([first.source, ...(second ? [second] : [])]);
 }
 
 function offerComparison(app) {
-  const choices = [["", "nothing"], ...app.models.slice(1).map(({ title }, k) => [`m${k + 1}`, title]), ["oracle", "layer by layer (oracle)"], ["m0", `${app.models[0].title} again`]];
+  const choices = [
+    ["", "nothing"],
+    ...app.models.slice(1).map(({ title }, k) => [`m${k + 1}`, title]),
+    ["oracle", "layer by layer (oracle)"],
+    ["m0", `${app.models[0].title} again`],
+  ];
   byId("compare").replaceChildren(...choices.map(([value, text]) => html("option", { value }, text)));
   byId("compare").addEventListener("change", (event) => {
     const { iteration } = app;
@@ -142,12 +171,29 @@ function listenToKeys(app, problemView) {
     app.main.graph.focus(node);
   };
   const actions = {
-    " ": () => app.toggle(), ArrowLeft: () => app.go(app.iteration - 1), ArrowRight: () => app.go(app.iteration + 1),
-    Home: () => app.go(0), End: () => app.go(app.last), ArrowUp: () => move(-1), ArrowDown: () => move(1),
-    w: () => app.onAsk(), v: () => app.onValues(), n: () => problemView.next(), f: () => problemView.search(), t: () => byId("theme").click(),
-    b: () => app.selected !== null && app.main.breakable && app.truth && app.change([[app.selected, app.wrongValue(app.selected)]]),
-    u: () => app.changes.length && app.undo(), "+": () => app.main.graph.zoom(1.3), "-": () => app.main.graph.zoom(1 / 1.3), 0: () => app.main.graph.fit(),
-    "?": () => byId("about").showModal(), Escape: () => app.select(null),
+    " ": () => app.toggle(),
+    ArrowLeft: () => app.go(app.iteration - 1),
+    ArrowRight: () => app.go(app.iteration + 1),
+    Home: () => app.go(0),
+    End: () => app.go(app.last),
+    ArrowUp: () => move(-1),
+    ArrowDown: () => move(1),
+    w: () => app.onAsk(),
+    v: () => app.onValues(),
+    n: () => problemView.next(),
+    f: () => problemView.search(),
+    t: () => byId("theme").click(),
+    b: () =>
+      app.selected !== null &&
+      app.main.breakable &&
+      app.truth &&
+      app.change([[app.selected, app.wrongValue(app.selected)]]),
+    u: () => app.changes.length && app.undo(),
+    "+": () => app.main.graph.zoom(1.3),
+    "-": () => app.main.graph.zoom(1 / 1.3),
+    0: () => app.main.graph.fit(),
+    "?": () => byId("about").showModal(),
+    Escape: () => app.select(null),
   };
   byId("help").addEventListener("click", () => byId("about").showModal());
   addEventListener("keydown", (event) => {
@@ -176,10 +222,11 @@ function listenToSaving(app, source) {
     open(false);
     byId("save-button").focus();
   });
-  const action = (id, act) => byId(id).addEventListener("click", async () => {
-    open(false);
-    await act();
-  });
+  const action = (id, act) =>
+    byId(id).addEventListener("click", async () => {
+      open(false);
+      await act();
+    });
   action("copy-link", async () => {
     const link = location.href.split("#")[0] + linkOf(app);
     try {
@@ -189,11 +236,19 @@ function listenToSaving(app, source) {
       app.notice(`Copy this link: ${link}`);
     }
   });
-  action("save-json", async () => download("run.json", JSON.stringify(await runDocument(app), null, 1), "application/json"));
-  action("save-png", () => new Promise((done) => graphPicture(app).toBlob((blob) => {
-    download("graph.png", blob, "image/png");
-    done();
-  })));
+  action("save-json", async () =>
+    download("run.json", JSON.stringify(await runDocument(app), null, 1), "application/json"),
+  );
+  action(
+    "save-png",
+    () =>
+      new Promise((done) =>
+        graphPicture(app).toBlob((blob) => {
+          download("graph.png", blob, "image/png");
+          done();
+        }),
+      ),
+  );
   action("save-page", () => download("moment.html", standalonePage(app, source), "text/html"));
   action("open-run", () => byId("run-file").click());
   byId("run-file").addEventListener("change", async (event) => {
@@ -212,7 +267,7 @@ async function openRun(app, file) {
     app.pause();
     app.setPanes([{ kind: "recorded", document }]);
     app.showComparison();
-    app.setProblem(recordedProblem(document, app.task));
+    app.setProblem(recordedProblem(document));
     app.notice(null);
     app.play();
   } catch (error) {

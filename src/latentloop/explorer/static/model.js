@@ -53,7 +53,10 @@ class Layer {
   constructor(engine, number) {
     const { tensors, config } = engine;
     const name = `layers.${number}`;
-    const pair = (part) => ({ weight: tensors.get(`${name}.${part}.weight`), bias: tensors.get(`${name}.${part}.bias`) });
+    const pair = (part) => ({
+      weight: tensors.get(`${name}.${part}.weight`),
+      bias: tensors.get(`${name}.${part}.bias`),
+    });
     this.width = engine.width;
     this.norm = pair("attention_norm");
     this.attention = new Attention(engine, number);
@@ -105,7 +108,15 @@ class Block {
     const { width, layers } = engine;
     const room = () => new Float32Array(length * width);
     Object.assign(this, { engine, length, fresh: true });
-    this.layers = layers.map(() => ({ x: room(), normed: room(), queries: room(), keys: room(), values: room(), z: room(), kept: room() }));
+    this.layers = layers.map(() => ({
+      x: room(),
+      normed: room(),
+      queries: room(),
+      keys: room(),
+      values: room(),
+      z: room(),
+      kept: room(),
+    }));
     this.output = room();
     this.half = room();
     this.hidden = room();
@@ -148,7 +159,13 @@ class Block {
       attention.mix(buffers.z, this.given(number), affected);
       const moved = this.moved(buffers, affected, new Set(rows));
       copyRows(buffers.kept, buffers.z, moved, width);
-      layer.finish(number === last ? this.output : this.layers[number + 1].x, buffers, moved, this.spare, number === last ? this.half : null);
+      layer.finish(
+        number === last ? this.output : this.layers[number + 1].x,
+        buffers,
+        moved,
+        this.spare,
+        number === last ? this.half : null,
+      );
       rows = moved;
     });
     const { norm } = engine;
@@ -204,7 +221,12 @@ class Engine {
     this.readouts = new Map();
     for (const name of [...FACTORS, "token"]) {
       const weight = tensors.get(`readouts.${name}.weight`);
-      if (weight) this.readouts.set(name, { weight, bias: tensors.get(`readouts.${name}.bias`), size: weight.length / this.width });
+      if (weight)
+        this.readouts.set(name, {
+          weight,
+          bias: tensors.get(`readouts.${name}.bias`),
+          size: weight.length / this.width,
+        });
     }
   }
 
@@ -227,7 +249,8 @@ class Engine {
     const table = this.tensors.get("positions.table.weight");
     const room = table.length / width;
     const last = rows.reduce((a, b) => Math.max(a, b), 0);
-    if (last >= room) throw new Error(`the model has absolute positions for ${room} tokens, the sequence has ${last + 1}`);
+    if (last >= room)
+      throw new Error(`the model has absolute positions for ${room} tokens, the sequence has ${last + 1}`);
     for (const row of rows) for (let i = row * width; i < (row + 1) * width; i++) x[i] += table[i];
     layerNorm(x, x, rows, this.tensors.get("positions.norm.weight"), this.tensors.get("positions.norm.bias"), width);
   }
@@ -238,7 +261,14 @@ class Engine {
     if (!weight) return null;
     const { width } = this;
     const row = x.slice(place * width, (place + 1) * width);
-    layerNorm(row, row, [0], this.tensors.get(`auxiliary.${name}.0.weight`), this.tensors.get(`auxiliary.${name}.0.bias`), width);
+    layerNorm(
+      row,
+      row,
+      [0],
+      this.tensors.get(`auxiliary.${name}.0.weight`),
+      this.tensors.get(`auxiliary.${name}.0.bias`),
+      width,
+    );
     const logits = new Float32Array(weight.length / width);
     linear(logits, row, [0], weight, this.tensors.get(`auxiliary.${name}.1.bias`), width);
     return logits;

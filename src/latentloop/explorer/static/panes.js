@@ -16,7 +16,11 @@ class Pane {
   }
 
   get title() {
-    return { model: () => this.description.title, oracle: () => "layer by layer (oracle)", recorded: () => this.source.document.model.name }[this.source.kind]();
+    return {
+      model: () => this.description.title,
+      oracle: () => "layer by layer (oracle)",
+      recorded: () => this.source.document.model.name,
+    }[this.source.kind]();
   }
 
   // Whether values can be set by hand: where what is carried is a discrete state.
@@ -33,7 +37,7 @@ class Pane {
     const { app } = this;
     this.id += 1;
     Object.assign(this, { values: [], margins: [], tokens: [], halt: null, error: null });
-    this.graph.show(app.problem, app.depths);
+    if (this.graph.problem !== app.problem) this.graph.show(app.problem, app.depths);
     if (this.source.kind === "model") this.startModel();
     else if (this.source.kind === "oracle") this.startOracle();
     else this.startRecorded(this.source.document);
@@ -43,7 +47,10 @@ class Pane {
   startModel() {
     const { app, description } = this;
     try {
-      const own = this.source.model === 0 ? app.problem : parseProblem(problemText(app.task, app.problem), makeTask(description.task));
+      const own =
+        this.source.model === 0
+          ? app.problem
+          : parseProblem(problemText(app.task, app.problem), makeTask(description.task));
       const changes = this.breakable ? app.changes : [];
       app.send({ type: "run", id: this.id, pane: this.number, model: this.source.model, problem: own, changes });
     } catch (error) {
@@ -94,7 +101,10 @@ class Pane {
 
   // Whether a value was set by hand at an iteration.
   brokenAt(iteration, node) {
-    if (this.source.kind === "recorded") return (this.source.document.changes ?? []).some(({ at, values }) => at === iteration && values.some(([n]) => n === node));
+    if (this.source.kind === "recorded")
+      return (this.source.document.changes ?? []).some(
+        ({ at, values }) => at === iteration && values.some(([n]) => n === node),
+      );
     return this.breakable && this.app.isChanged(iteration, node);
   }
 
@@ -104,14 +114,18 @@ class Pane {
     const { truth } = this.app;
     const kinds = [value === EMPTY ? "empty" : truth === null ? "plain" : value === truth[node] ? "right" : "wrong"];
     if (iteration <= this.last && this.brokenAt(iteration, node)) kinds.push("broken");
-    else if (iteration > 0 && iteration <= this.last && this.values[iteration - 1][node] !== value) kinds.push("changed");
+    else if (iteration > 0 && iteration <= this.last && this.values[iteration - 1][node] !== value)
+      kinds.push("changed");
     return kinds;
   }
 
   counts(iteration) {
     const { truth } = this.app;
     const counts = { empty: 0, right: 0, wrong: 0 };
-    this.at(iteration).forEach((value, node) => (counts[value === EMPTY ? "empty" : truth === null || value === truth[node] ? "right" : "wrong"] += 1));
+    this.at(iteration).forEach(
+      (value, node) =>
+        (counts[value === EMPTY ? "empty" : truth === null || value === truth[node] ? "right" : "wrong"] += 1),
+    );
     return counts;
   }
 
@@ -123,7 +137,11 @@ class Pane {
     const looks = Array.from(state, (value, node) => {
       const kinds = this.kinds(iteration, node);
       const said = value === EMPTY ? "empty" : `${value}, ${kinds[0]}`;
-      return { text: value === EMPTY ? "" : String(value), kinds, spoken: `${labelOf(app.problem, node)}: ${said}${kinds[1] ? `, ${kinds[1]}` : ""}` };
+      return {
+        text: value === EMPTY ? "" : String(value),
+        kinds,
+        spoken: `${labelOf(app.problem, node)}: ${said}${kinds[1] ? `, ${kinds[1]}` : ""}`,
+      };
     });
     this.graph.update(looks, app.selected);
     this.drawCaption();
@@ -136,7 +154,11 @@ class Pane {
       return;
     }
     const counts = this.counts(app.iteration);
-    const parts = [["good", counts.right, "right"], ["bad", counts.wrong, "wrong"], ["", counts.empty, "empty"]]
+    const parts = [
+      ["good", counts.right, "right"],
+      ["bad", counts.wrong, "wrong"],
+      ["", counts.empty, "empty"],
+    ]
       .filter(([, count]) => count)
       .map(([kind, count, word], k) => html("span", { class: kind }, `${k ? " · " : ""}${count} ${word}`));
     this.caption.replaceChildren(html("b", {}, this.title), ` · ${this.iterationWords()} · `, ...parts);

@@ -104,7 +104,10 @@ function readName(equation, word, task) {
   if (NAME.test(word) && word.length < 9 && Number(word.slice(1)) < task.names) return Number(word.slice(1));
   if (isOperator(word, task)) throw fail(equation, `expected a variable, got the operator '${word}'`);
   if (NUMBER.test(word))
-    throw fail(equation, `a number stands alone on its left-hand side: give ${word.slice(0, 20)} a variable of its own`);
+    throw fail(
+      equation,
+      `a number stands alone on its left-hand side: give ${word.slice(0, 20)} a variable of its own`,
+    );
   throw fail(equation, `the name ${quoted(word)} is not one of x0 .. x${task.names - 1}`);
 }
 
@@ -169,7 +172,10 @@ function cycleError(defined, known) {
     if (seen.has(following)) break;
     seen.add(following);
   }
-  const loop = path.slice(path.indexOf(path.at(-1))).reverse().map((name) => `x${name}`);
+  const loop = path
+    .slice(path.indexOf(path.at(-1)))
+    .reverse()
+    .map((name) => `x${name}`);
   const shown = loop.length <= 12 ? loop : [...loop.slice(0, 6), `... ${loop.length - 11} more ...`, ...loop.slice(-5)];
   return fail(defined.get(path.at(-1)), `the equations form a cycle: ${shown.join(" -> ")}`);
 }

@@ -72,11 +72,19 @@ class ProblemView {
   draw() {
     const { app } = this;
     this.marks();
-    setText(byId("problem-facts"), `${plural(app.problem.nodes.length, "node")}, depth ${app.depth}, mod ${app.task.modulus}`);
+    setText(
+      byId("problem-facts"),
+      `${plural(app.problem.nodes.length, "node")}, depth ${app.depth}, mod ${app.problem.modulus ?? app.task.modulus}`,
+    );
     const able = app.main.breakable && app.truth !== null;
     for (const button of byId("break-buttons").children) button.disabled = !able;
     byId("unbreak").disabled = !app.changes.length;
-    setText(byId("break-hint"), app.main.breakable ? "Make values wrong, now, and watch the repair. Or click a node." : `${app.main.title} carries no discrete state: there is nothing to set.`);
+    setText(
+      byId("break-hint"),
+      app.main.breakable
+        ? "Make values wrong, now, and watch the repair. Or click a node."
+        : `${app.main.title} carries no discrete state: there is nothing to set.`,
+    );
     this.drawRepair();
   }
 
@@ -87,7 +95,12 @@ class ProblemView {
     line.hidden = repair === null;
     if (!repair) return;
     const broken = `${plural(repair.values.length, "value")} set at iteration ${repair.at}.`;
-    const ending = repair.healed !== null ? `Healed after ${plural(repair.healed, "iteration")}; the depth is ${app.depth}.` : repair.over ? "Not healed when it stopped." : "Repairing …";
+    const ending =
+      repair.healed !== null
+        ? `Healed after ${plural(repair.healed, "iteration")}; the depth is ${app.depth}.`
+        : repair.over
+          ? "Not healed when it stopped."
+          : "Repairing …";
     setText(line, `${broken} ${ending}`);
   }
 
@@ -98,19 +111,29 @@ class ProblemView {
     const most = Math.min(task.names, MOST_SAMPLED);
     byId("sample-nodes").max = String(most);
     byId("sample-nodes").value = String(Math.min(24, most));
-    byId("sample-family").replaceChildren(...task.families.map(({ name, summary }) => html("option", { value: name, title: summary }, name)));
+    byId("sample-family").replaceChildren(
+      ...task.families.map(({ name, summary }) => html("option", { value: name, title: summary }, name)),
+    );
     const names = Object.keys(task.tasks);
     const choices = names.length ? Object.entries(task.tasks) : [["own", task.operations]];
-    byId("sample-task").replaceChildren(...choices.map(([name, operations]) => html("option", { value: operations.join(" "), title: name }, operations.join(" "))));
+    byId("sample-task").replaceChildren(
+      ...choices.map(([name, operations]) =>
+        html("option", { value: operations.join(" "), title: name }, operations.join(" ")),
+      ),
+    );
     byId("sample-task").value = choices.at(-1)[1].join(" ");
   }
 
   settings() {
     const most = Math.min(this.app.task.names, MOST_SAMPLED);
     const nodes = Math.round(Number(byId("sample-nodes").value));
-    if (!(nodes >= 1 && nodes <= most)) throw new ProblemError(`the number of nodes must be 1 to ${most}, got ${byId("sample-nodes").value || "nothing"}`);
+    if (!(nodes >= 1 && nodes <= most))
+      throw new ProblemError(
+        `the number of nodes must be 1 to ${most}, got ${byId("sample-nodes").value || "nothing"}`,
+      );
     const seed = byId("sample-seed").value.trim();
-    if (!/^[0-9]{1,20}$/.test(seed) || BigInt(seed) >= 2n ** 64n) throw new ProblemError(`the seed must be a whole number from 0 to 2^64 - 1, got ${quoted(seed)}`);
+    if (!/^[0-9]{1,20}$/.test(seed) || BigInt(seed) >= 2n ** 64n)
+      throw new ProblemError(`the seed must be a whole number from 0 to 2^64 - 1, got ${quoted(seed)}`);
     return { nodes, family: byId("sample-family").value, operations: byId("sample-task").value.split(" "), seed };
   }
 
@@ -141,7 +164,8 @@ class ProblemView {
       this.sample();
     });
     byId("sample-next").addEventListener("click", () => this.next());
-    for (const button of document.querySelectorAll("[data-share]")) button.addEventListener("click", () => app.corrupt(Number(button.dataset.share)));
+    for (const button of document.querySelectorAll("[data-share]"))
+      button.addEventListener("click", () => app.corrupt(Number(button.dataset.share)));
     byId("unbreak").addEventListener("click", () => app.undo());
     byId("search").addEventListener("click", () => this.search());
     app.onSearch = (message) => this.searched(message);
@@ -176,7 +200,11 @@ class ProblemView {
     const { settings, title } = this.searching;
     const kind = `of ${plural(settings.nodes, "node")} (${settings.family})`;
     const all = `${plural(tried, "problem")} ${kind} tried in ${seconds.toFixed(0)} s`;
-    const outcome = found ? `${all}: ${title} gets this one wrong (seed ${seed}).` : over ? `${all}, all solved by ${title}.` : `${all}, none wrong so far …`;
+    const outcome = found
+      ? `${all}: ${title} gets this one wrong (seed ${seed}).`
+      : over
+        ? `${all}, all solved by ${title}.`
+        : `${all}, none wrong so far …`;
     setText(byId("search-report"), outcome);
     if (!over) return;
     this.searching = null;

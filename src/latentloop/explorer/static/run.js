@@ -15,7 +15,8 @@ function sameState(a, b) {
 
 function stateHash(state) {
   let hash = 0x811c9dc5;
-  for (const name of FACTORS) for (const number of state.factors[name]) hash = Math.imul(hash ^ number, 0x01000193) + (hash >>> 13);
+  for (const name of FACTORS)
+    for (const number of state.factors[name]) hash = Math.imul(hash ^ number, 0x01000193) + (hash >>> 13);
   return hash >>> 0;
 }
 
@@ -77,7 +78,8 @@ class Run {
     const { iterations, carries } = this.engine;
     if (iterations !== null) return at >= iterations ? { reason: "fixed", at } : null;
     if (earlier === at - 1) return { reason: "fixpoint", at, approximate: carries === "hidden" };
-    if (earlier !== undefined && carries === "state") return { reason: "cycle", at, start: earlier, length: at - earlier };
+    if (earlier !== undefined && carries === "state")
+      return { reason: "cycle", at, start: earlier, length: at - earlier };
     return at >= this.cap ? { reason: "cap", at } : null;
   }
 

@@ -15,27 +15,50 @@ async function runDocument(app) {
   if (pane.source.kind === "recorded") return pane.source.document;
   const plain = (value) => (value === EMPTY ? null : value);
   const description = pane.description;
-  const recorded = description ? await app.ask("trace", { id: pane.id, pane: pane.number }) : { states: pane.values.map((state) => Array.from(state, plain)), nodes: app.problem.nodes.map(({ name, parents }) => ({ name: `x${name}`, parents })) };
+  const recorded = description
+    ? await app.ask("trace", { id: pane.id, pane: pane.number })
+    : {
+        states: pane.values.map((state) => Array.from(state, plain)),
+        nodes: app.problem.nodes.map(({ name, parents }) => ({ name: `x${name}`, parents })),
+      };
   return {
     format: RUN_FORMAT,
     version: 1,
-    model: description ? { name: description.title, method: description.config.method.name, sha256: description.sha256 } : { name: "oracle" },
+    model: description
+      ? { name: description.title, method: description.config.method.name, sha256: description.sha256 }
+      : { name: "oracle" },
     text: problemText(app.task, app.problem),
     modulus: app.task.modulus,
     truth: Array.from(app.truth),
-    changes: pane.breakable ? app.changes.map(({ at, values }) => ({ at, values: values.map(([node, value]) => [node, plain(value)]) })) : [],
+    changes: pane.breakable
+      ? app.changes.map(({ at, values }) => ({ at, values: values.map(([node, value]) => [node, plain(value)]) }))
+      : [],
     halt: pane.halt ? { reason: pane.halt.reason, at: pane.halt.at } : { reason: "cap", at: pane.last },
     ...recorded,
   };
 }
 
 // A recorded run as a problem to show: from its text where this page can read it, else from its nodes alone.
-function recordedProblem(document, task) {
+function recordedProblem(document) {
   const depths = [];
-  document.nodes.forEach(({ parents = [] }, node) => (depths[node] = 1 + parents.reduce((deepest, parent) => Math.max(deepest, depths[parent]), 0)));
+  document.nodes.forEach(
+    ({ parents = [] }, node) =>
+      (depths[node] = 1 + parents.reduce((deepest, parent) => Math.max(deepest, depths[parent]), 0)),
+  );
   const labels = document.nodes.map(({ name }) => name);
-  const nodes = document.nodes.map(({ parents = [] }, node) => ({ name: node, parents, operations: [], constant: EMPTY }));
-  return { nodes, labels, depths: Int16Array.from(depths), truth: document.truth ? Int16Array.from(document.truth) : null, modulus: document.modulus };
+  const nodes = document.nodes.map(({ parents = [] }, node) => ({
+    name: node,
+    parents,
+    operations: [],
+    constant: EMPTY,
+  }));
+  return {
+    nodes,
+    labels,
+    depths: Int16Array.from(depths),
+    truth: document.truth ? Int16Array.from(document.truth) : null,
+    modulus: document.modulus,
+  };
 }
 
 // Draw the first pane's graph on a canvas, with the colors of the page.
@@ -56,15 +79,25 @@ function graphPicture(app) {
   pen.translate(margin, margin);
   pen.strokeStyle = color("edge");
   pen.lineWidth = 1;
-  problem.nodes.forEach(({ parents }, node) => parents.forEach((parent) => pen.stroke(new Path2D(edgePath(layout, parent, node)))));
+  problem.nodes.forEach(({ parents }, node) =>
+    parents.forEach((parent) => pen.stroke(new Path2D(edgePath(layout, parent, node)))),
+  );
   pen.textAlign = "center";
   problem.nodes.forEach((node, number) => {
     const kinds = app.main.kinds(app.iteration, number);
     const fill = kinds.includes("broken") ? "broken" : kinds[0];
     pen.beginPath();
-    pen.roundRect(layout.x[number] - NODE_WIDTH / 2, layout.y[number] - NODE_HEIGHT / 2, NODE_WIDTH, NODE_HEIGHT, node.parents.length ? 9 : NODE_HEIGHT / 2);
+    pen.roundRect(
+      layout.x[number] - NODE_WIDTH / 2,
+      layout.y[number] - NODE_HEIGHT / 2,
+      NODE_WIDTH,
+      NODE_HEIGHT,
+      node.parents.length ? 9 : NODE_HEIGHT / 2,
+    );
     pen.fillStyle = ["right", "wrong", "broken"].includes(fill) ? color(`${fill}-fill`) : color("card");
-    pen.strokeStyle = color(kinds.includes("changed") ? "changed" : ["right", "wrong", "broken"].includes(fill) ? fill : "empty");
+    pen.strokeStyle = color(
+      kinds.includes("changed") ? "changed" : ["right", "wrong", "broken"].includes(fill) ? fill : "empty",
+    );
     pen.setLineDash(fill === "empty" ? [4, 3] : []);
     pen.lineWidth = kinds.length > 1 ? 3 : 1.6;
     pen.fill();
@@ -87,5 +120,8 @@ function graphPicture(app) {
 // This page with another opening: its source was kept as it came.
 function standalonePage(app, source) {
   const opening = JSON.stringify({ link: linkOf(app) }).replaceAll("<", "\\u003c");
-  return source.replace(/(<script type="application\/json" id="opening">)[^]*?(<\/script>)/, (_, open, close) => open + opening + close);
+  return source.replace(
+    /(<script type="application\/json" id="opening">)[^]*?(<\/script>)/,
+    (_, open, close) => open + opening + close,
+  );
 }

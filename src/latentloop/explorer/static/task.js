@@ -18,7 +18,8 @@ function apply(task, operation, left, right) {
 function nodeValue(task, node, values) {
   if (node.parents.length === 0) return node.constant;
   let value = values[node.parents[0]];
-  for (let k = 1; k < node.parents.length; k++) value = apply(task, node.operations[k - 1], value, values[node.parents[k]]);
+  for (let k = 1; k < node.parents.length; k++)
+    value = apply(task, node.operations[k - 1], value, values[node.parents[k]]);
   return value;
 }
 

@@ -25,7 +25,11 @@ class TransportView {
     byId("back").disabled = byId("first").disabled = app.iteration === 0;
     byId("step").disabled = byId("last").disabled = app.iteration >= app.last;
     const unit = app.main.writes ? "token" : "iteration";
-    byId("clock").replaceChildren(`${unit} `, html("b", {}, String(app.iteration)), ` of ${app.last}${app.computing ? " …" : ""}`);
+    byId("clock").replaceChildren(
+      `${unit} `,
+      html("b", {}, String(app.iteration)),
+      ` of ${app.last}${app.computing ? " …" : ""}`,
+    );
     this.drawProgress();
     this.drawVerdict();
   }
@@ -49,7 +53,10 @@ class TransportView {
       for (const { at } of app.changes) bars.broken += `M${at} 0h.18v1h-.18z`;
       byId("progress").setAttribute("viewBox", `0 0 ${columns} 1`);
       this.now = svg("path", { class: "now" });
-      byId("progress").replaceChildren(...Object.entries(bars).map(([kind, d]) => svg("path", { class: kind, d })), this.now);
+      byId("progress").replaceChildren(
+        ...Object.entries(bars).map(([kind, d]) => svg("path", { class: kind, d })),
+        this.now,
+      );
     }
     this.now.setAttribute("d", `M${app.iteration + 0.04} 0.02h0.92v0.96h-0.92z`);
   }
@@ -60,7 +67,11 @@ class TransportView {
     const key = [sign, kind, title, detail].join("/");
     if (key === this.said) return;
     this.said = key;
-    byId("verdict").replaceChildren(html("span", { class: `sign ${kind}`, "aria-hidden": true }, sign), html("strong", {}, title), html("span", { class: "quiet" }, detail));
+    byId("verdict").replaceChildren(
+      html("span", { class: `sign ${kind}`, "aria-hidden": true }, sign),
+      html("strong", {}, title),
+      html("span", { class: "quiet" }, detail),
+    );
   }
 
   // Why it stopped, and whether it was right to.
@@ -69,17 +80,36 @@ class TransportView {
     if (pane.error) return { sign: "!", kind: "bad", title: "No answer", detail: pane.error };
     const { right, wrong, empty } = pane.counts(pane.last);
     const all = right + wrong + empty;
-    const rest = app.truth === null ? "" : right === all ? `all ${plural(all, "value")} right` : `${right} of ${plural(all, "value")} right`;
-    if (!pane.halt) return { sign: "…", kind: "", title: "Thinking", detail: `${plural(pane.last, pane.writes ? "token" : "iteration")} so far, depth ${app.depth}` };
+    const rest =
+      app.truth === null
+        ? ""
+        : right === all
+          ? `all ${plural(all, "value")} right`
+          : `${right} of ${plural(all, "value")} right`;
+    if (!pane.halt)
+      return {
+        sign: "…",
+        kind: "",
+        title: "Thinking",
+        detail: `${plural(pane.last, pane.writes ? "token" : "iteration")} so far, depth ${app.depth}`,
+      };
     const { reason, at, length, approximate } = pane.halt;
     const words = {
-      fixpoint: [`Fixed point after ${plural(at, "iteration")}`, `iteration ${at} changed nothing${approximate ? " that is read" : ""}`],
+      fixpoint: [
+        `Fixed point after ${plural(at, "iteration")}`,
+        `iteration ${at} changed nothing${approximate ? " that is read" : ""}`,
+      ],
       cycle: [`Cycle after ${plural(at, "iteration")}`, `the last ${length} states would repeat for ever`],
       cap: [`Stopped at the cap of ${at}`, "it had not come to rest"],
       fixed: [`Stopped after ${plural(at, "iteration")}`, "the number it was trained with"],
       end: [`Wrote ${plural(at, "token")}`, "and then the token that ends"],
     }[reason] ?? [`Stopped after ${at}`, reason];
     const good = right === all;
-    return { sign: good ? "✓" : "×", kind: app.truth === null ? "" : good ? "good" : "bad", title: words[0], detail: `${[rest, words[1]].filter(Boolean).join("; ")}. Depth ${app.depth}.` };
+    return {
+      sign: good ? "✓" : "×",
+      kind: app.truth === null ? "" : good ? "good" : "bad",
+      title: words[0],
+      detail: `${[rest, words[1]].filter(Boolean).join("; ")}. Depth ${app.depth}.`,
+    };
   }
 }

@@ -24,9 +24,13 @@ class ValuesView {
     const shown = Array.from(range(Math.max(0, last - room + 1), last + 1));
     const columns = `minmax(0, 1fr) repeat(${shown.length}, 32px) 36px`;
     this.head.replaceChildren(
-      html("div", { role: "presentation" }, html("span", { role: "columnheader" }, "equation"),
+      html(
+        "div",
+        { role: "presentation" },
+        html("span", { role: "columnheader" }, "equation"),
         ...shown.map((t) => html("span", { role: "columnheader", class: t === app.iteration ? "now" : "" }, String(t))),
-        html("span", { role: "columnheader" }, "true")),
+        html("span", { role: "columnheader" }, "true"),
+      ),
     );
     this.head.firstChild.style.gridTemplateColumns = columns;
     this.head.firstChild.firstChild.style.textAlign = "left";
@@ -46,18 +50,34 @@ class ValuesView {
       const value = pane.at(t)[node];
       const kinds = pane.kinds(t, node);
       const now = t === app.iteration ? " now" : "";
-      return html("span", { class: `cell ${kinds.join(" ")}${now}`, role: "cell", "data-at": t, "aria-label": `${value === EMPTY ? "empty" : value}, ${kinds.join(", ")}` }, value === EMPTY ? "·" : String(value));
+      return html(
+        "span",
+        {
+          class: `cell ${kinds.join(" ")}${now}`,
+          role: "cell",
+          "data-at": t,
+          "aria-label": `${value === EMPTY ? "empty" : value}, ${kinds.join(", ")}`,
+        },
+        value === EMPTY ? "·" : String(value),
+      );
     });
-    const row = html("div", {
-      class: `line${node === app.selected ? " selected" : ""}`, role: "row", "aria-rowindex": node + 2,
-      onclick: (event) => {
-        const at = event.target.dataset.at;
-        if (at !== undefined) app.go(Number(at));
-        app.select(node);
-        if (at !== undefined) app.onAsk?.();
+    const row = html(
+      "div",
+      {
+        class: `line${node === app.selected ? " selected" : ""}`,
+        role: "row",
+        "aria-rowindex": node + 2,
+        onclick: (event) => {
+          const at = event.target.dataset.at;
+          if (at !== undefined) app.go(Number(at));
+          app.select(node);
+          if (at !== undefined) app.onAsk?.();
+        },
       },
-    }, html("span", { class: "equation mono", role: "rowheader", title: app.equation(node) }, app.equation(node)), ...cells,
-      html("span", { class: "cell true", role: "cell" }, app.truth === null ? "?" : String(app.truth[node])));
+      html("span", { class: "equation mono", role: "rowheader", title: app.equation(node) }, app.equation(node)),
+      ...cells,
+      html("span", { class: "cell true", role: "cell" }, app.truth === null ? "?" : String(app.truth[node])),
+    );
     row.style.gridTemplateColumns = columns;
     return row;
   }
@@ -65,6 +85,7 @@ class ValuesView {
   reveal(node) {
     const top = node * ROW_HEIGHT;
     const { panel } = this;
-    if (top < panel.scrollTop || top > panel.scrollTop + panel.clientHeight - 3 * ROW_HEIGHT) panel.scrollTop = top - panel.clientHeight / 2;
+    if (top < panel.scrollTop || top > panel.scrollTop + panel.clientHeight - 3 * ROW_HEIGHT)
+      panel.scrollTop = top - panel.clientHeight / 2;
   }
 }

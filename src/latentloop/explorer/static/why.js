@@ -24,7 +24,8 @@ function explain(run, node, iteration) {
     };
   });
   const expected = nodeValue(task, problem.nodes[node], before);
-  const first = parents.length > 1 ? apply(task, problem.nodes[node].operations[0], before[parents[0]], before[parents[1]]) : null;
+  const first =
+    parents.length > 1 ? apply(task, problem.nodes[node].operations[0], before[parents[0]], before[parents[1]]) : null;
   const partial = parents.length > 1 ? engine.auxiliary("partial", block.half, layout.rhs[node]) : null;
   return {
     node,
@@ -35,7 +36,9 @@ function explain(run, node, iteration) {
     ...decision(solver.valueLogits(node), task),
     probabilities: result,
     heads: attentionOf(run, node),
-    history: run.logits.map((kept) => kept && distribution(kept.subarray(node * result.length, (node + 1) * result.length))),
+    history: run.logits.map(
+      (kept) => kept && distribution(kept.subarray(node * result.length, (node + 1) * result.length)),
+    ),
   };
 }
 
@@ -47,9 +50,15 @@ function distribution(logits) {
 function decision(logits, task) {
   const best = argmax(logits, 0, logits.length);
   let next = best ? 0 : 1;
-  for (let symbol = 0; symbol < logits.length; symbol++) if (symbol !== best && logits[symbol] > logits[next]) next = symbol;
+  for (let symbol = 0; symbol < logits.length; symbol++)
+    if (symbol !== best && logits[symbol] > logits[next]) next = symbol;
   const number = (symbol) => (symbol < task.modulus ? symbol : EMPTY);
-  return { value: number(best), next: number(next), margin: logits[best] - logits[next], probability: softmax(logits)[best] };
+  return {
+    value: number(best),
+    next: number(next),
+    margin: logits[best] - logits[next],
+    probability: softmax(logits)[best],
+  };
 }
 
 // The head that looks up definitions: of all, the one whose weight on the right definitions is largest on average.
@@ -68,7 +77,9 @@ function lookupHead(run) {
     if (attention.window < Infinity || (solver.pinned && layer === engine.layers.length - 1)) return;
     const given = givenOf(run, layer);
     for (let head = 0; head < attention.heads; head++) {
-      const mean = asked.reduce((sum, [place, definition]) => sum + attention.pattern(given, head, place).weights[definition], 0) / asked.length;
+      const mean =
+        asked.reduce((sum, [place, definition]) => sum + attention.pattern(given, head, place).weights[definition], 0) /
+        asked.length;
       if (best === null || mean > best.mean) best = { layer, head, mean };
     }
   });
@@ -80,7 +91,9 @@ function givenOf(run, layer) {
   const given = block.given(layer);
   const { attention } = run.engine.layers[layer];
   if (attention.encoding === "deberta")
-    given.distances = Array.from({ length: attention.heads }, (_, head) => attention.keyDistances(given.keys, head, block.length));
+    given.distances = Array.from({ length: attention.heads }, (_, head) =>
+      attention.keyDistances(given.keys, head, block.length),
+    );
   return given;
 }
 
@@ -92,7 +105,8 @@ function lookup(run, { layer, head }, place, definition) {
   let rival = null;
   run.solver.layout.rhs.forEach((key, node) => {
     const weight = key === definition || key >= place ? undefined : weights[key - first];
-    if (weight !== undefined && (rival === null || weight > rival.weight)) rival = { name: run.problem.nodes[node].name, weight };
+    if (weight !== undefined && (rival === null || weight > rival.weight))
+      rival = { name: run.problem.nodes[node].name, weight };
   });
   const weight = weights[definition - first] ?? 0;
   const found = attention.sink && most === place ? "nowhere" : labelAt(run, most);
@@ -105,7 +119,9 @@ function labelAt(run, place) {
   let node = 0;
   while (node < layout.rhs.length - 1 && layout.rhs[node] < place) node += 1;
   const own = layout.rhs[node] === place;
-  return own ? `the definition of ${layout.labels[place]}` : `“${layout.labels[place]}” in the equation of x${run.problem.nodes[node].name}`;
+  return own
+    ? `the definition of ${layout.labels[place]}`
+    : `“${layout.labels[place]}” in the equation of x${run.problem.nodes[node].name}`;
 }
 
 // Every head's attention from the right-hand side: the tokens of its equation, and the strongest one elsewhere.
