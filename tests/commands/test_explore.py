@@ -26,7 +26,10 @@ def test_a_page_is_written(run, tmp_path):
     [
         (["--output", "page.txt"], "error: --output must end in .html, got 'page.txt'"),
         (["--output", "file/page.html"], "error: cannot write file/page.html: "),
-        (["--problem", "3 = x1 ; x1 * x1 = x2"], "error: equation 2 ('x1 * x1 = x2'): unknown operator '*': use one of +"),
+        (
+            ["--problem", "3 = x1 ; x1 * x1 = x2"],
+            "error: equation 2 ('x1 * x1 = x2'): unknown operator '*': use one of +",
+        ),
         (["--problem", "nothing"], "error: 'nothing' is neither an equation such as '20 = x7' nor a file"),
         (["--compare", "laptop-ad"], "error: no checkpoint 'laptop-ad'"),
     ],

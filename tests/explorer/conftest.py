@@ -20,7 +20,9 @@ FINISHED = "Boolean(globalThis.latentloop?.problem && !latentloop.computing && l
 
 @pytest.fixture(scope="session")
 def chromium():
-    playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need playwright: pip install playwright")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="browser tests need playwright: pip install playwright"
+    )
     if CHROMIUM is None:
         pytest.skip("browser tests need Chromium: apt-get install chromium")
     with playwright.sync_playwright() as started:
@@ -79,6 +81,9 @@ class Watched:
     def until(self, condition: str, seconds: float = 60) -> None:
         for _ in range(int(seconds * 20)):
             if self.page.evaluate(condition):
+                self.page.evaluate(
+                    "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+                )  # drawn
                 return
             self.page.wait_for_timeout(50)
         raise AssertionError(f"never true: {condition}")
@@ -97,7 +102,8 @@ def visit(chromium):
     @contextmanager
     def opened(*, complains=False, **settings):
         context = chromium.new_context(
-            **{"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce", "accept_downloads": True} | settings
+            **{"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce", "accept_downloads": True}
+            | settings
         )
         watched = Watched(context.new_page())
         try:

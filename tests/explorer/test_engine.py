@@ -165,5 +165,3 @@ def test_wrong_states_are_repaired_as_in_pytorch(program, laptop_all):
     found = program.evaluate(RUN, [laptop_all, texts_of(problems), start.tolist()])
     same(found, expected(trained, problems, start))
     assert found[0]["states"][0] != found[0]["states"][-1]
-
-

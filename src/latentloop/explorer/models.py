@@ -121,7 +121,9 @@ def halves_safely(checkpoint: Checkpoint) -> bool:
             before, after = (model.solve_problems(problems) for model in models)
         except UserError:  # absolute positions end somewhere
             continue
-        if any(one.trace != other.trace or one.tokens != other.tokens for one, other in zip(before, after, strict=True)):
+        if any(
+            one.trace != other.trace or one.tokens != other.tokens for one, other in zip(before, after, strict=True)
+        ):
             return False
     return True
 

@@ -88,7 +88,7 @@ def _check(value: Any, schema: Mapping[str, Any], path: str) -> None:
                 _check(value[name], part, f"{path}.{name}")
 
 
-def _check_range(number: float, lowest: float | None, highest: float | None, what: str) -> None:
+def _check_range(number: int | float, lowest: int | float | None, highest: int | float | None, what: str) -> None:
     if lowest is not None and number < lowest:
         raise UserError(f"{what} must be at least {lowest}, got {number}")
     if highest is not None and number > highest:
@@ -153,7 +153,11 @@ def _latent(trained: "LatentLoop", problems: Problems, answer: "Answer") -> dict
     fan_in = layout.fan_in[0].tolist()
     operands = [layout.operand[0, node, :count].tolist() for node, count in enumerate(fan_in)]
     parents = [layout.parent[0, node, :count].tolist() for node, count in enumerate(fan_in)]
-    pairs = [(place, rhs[parent]) for where, named in zip(operands, parents, strict=True) for place, parent in zip(where, named, strict=True)]
+    pairs = [
+        (place, rhs[parent])
+        for where, named in zip(operands, parents, strict=True)
+        for place, parent in zip(where, named, strict=True)
+    ]
     last = model.config.layers - 1
     open_layers = [
         layer
@@ -215,4 +219,3 @@ def _label(factors: tuple[str, str, str, str]) -> str:
     """Return a token as it is written."""
     syntax, variable, operation, value = factors
     return {"value": value, "variable": variable, "operation": operation, "=": "=", "sep": ";"}[syntax]
-

@@ -250,8 +250,8 @@ class App {
     this.pending = true;
     requestAnimationFrame(() => {
       this.pending = false;
-      if (this.wanted !== undefined && this.last >= this.wanted) {
-        this.iteration = this.wanted;
+      if (this.wanted !== undefined && (this.last >= this.wanted || !this.computing)) {
+        this.iteration = Math.min(this.wanted, this.last);
         this.wanted = undefined;
       }
       if (!this.main || !this.main.values.length) return;

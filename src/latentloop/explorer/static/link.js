@@ -19,8 +19,9 @@ function linkOf(app) {
         )
         .join(";"),
     );
-  if (app.panes.length > 1 && app.panes[1].source.kind !== "recorded")
-    parts.set("c", app.panes[1].source.kind === "model" ? `m${app.panes[1].source.model}` : "oracle");
+  const second = app.panes[1]?.source;
+  if (second && second.kind !== "recorded") parts.set("c", second.kind === "model" ? `m${second.model}` : "oracle");
+  if (!second && app.models.length > 1) parts.set("c", "none");
   return `#${parts}`;
 }
 
@@ -60,7 +61,8 @@ function readLink(hash, app) {
       };
     });
   const compare = parts.get("c");
-  if (compare !== null && compare !== "oracle" && !(/^m[0-9]$/.test(compare) && app.models[Number(compare[1])]))
+  const known = compare === null || ["oracle", "none"].includes(compare) || /^m[0-9]$/.test(compare);
+  if (!known || (compare?.[0] === "m" && !app.models[Number(compare[1])]))
     throw new Error(`it compares with ${quoted(compare)}, which this page does not have`);
   return { problem, iteration, selected, changes: changes.sort((a, b) => a.at - b.at), compare };
 }

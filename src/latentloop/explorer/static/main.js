@@ -43,8 +43,10 @@ function begin(app, opening) {
   let asked = null;
   try {
     if (hash) asked = readLink(hash, app);
-    app.notice(null);
+    if (app.misled) app.notice(null);
+    app.misled = false;
   } catch (error) {
+    app.misled = true;
     app.notice(`The link cannot be read: ${error.message}. Here is another problem.`);
   }
   if (asked?.compare) setComparison(app, asked.compare);
