@@ -14,12 +14,15 @@ test: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyrefly check
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+		echo "tests of the page in a browser are skipped: there is no Chromium (apt-get install chromium)"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadscope
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/generator.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/solving.py
+	$(BIN)/python benchmarks/explorer.py
 
 faults: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/faults.py

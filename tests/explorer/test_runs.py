@@ -2,12 +2,14 @@
 
 import copy
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from latentloop.errors import UserError
 from latentloop.evaluate.pretrained import LatentLoop
-from latentloop.explorer.runs import check_run, record_run
+from latentloop.explorer.runs import check_run, record_run, run_schema
 from latentloop.task.oracle import solve
 from latentloop.task.text import parse
 
@@ -64,6 +66,14 @@ def test_what_is_no_run_is_refused(document, message):
     assert str(error.value).startswith(message)
 
 
+def test_the_run_in_the_docs_is_one():
+    page = (Path(__file__).parents[2] / "docs" / "explore.md").read_text()
+    (written,) = re.findall(r"```json\n(.*?)```", page, re.S)
+    check_run(json.loads(written))
+    for name in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", page, re.M):
+        assert set(re.findall(r"`(\w+)`", name)) <= set(run_schema()["properties"])
+
+
 @pytest.mark.parametrize("document", [None, [], "run", 3, {}])
 def test_other_documents_are_refused(document):
     with pytest.raises(UserError, match=r"^run (must be of type object|lacks)"):
@@ -71,14 +81,14 @@ def test_other_documents_are_refused(document):
 
 
 def test_python_and_the_page_refuse_the_same(program, document):
-    from latentloop.explorer.runs import run_schema
-
     attempts = [document]
     for spoil in BROKEN.values():
         attempts.append(copy.deepcopy(document))
         spoil(attempts[-1])
     refused = program.evaluate(
-        "([attempts, schema]) => attempts.map((one) => { try { checkRun(one, schema); return false; } catch { return true; } })",
+        """([attempts, schema]) => attempts.map((one) => {
+          try { checkRun(one, schema); return false; } catch { return true; }
+        })""",
         [attempts, run_schema()],
     )
     assert refused == [False] + [True] * len(BROKEN)

@@ -274,7 +274,7 @@ class Inspector {
         "div",
         { class: "axis" },
         html("span", {}, "0 at the top, empty at the bottom"),
-        html("span", {}, "outlined: the true value"),
+        html("span", {}, app.truth ? `outlined: the true one, ${app.truth[why.node]}` : ""),
       ),
       picture,
       html(
