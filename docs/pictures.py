@@ -53,7 +53,9 @@ def main() -> None:
             show(page)
             page.wait_for_timeout(1500)
             taken = Image.open(BytesIO(page.screenshot()))
-            taken.quantize(128).save(HERE / "images" / f"{name}.png", optimize=True)
+            taken.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(
+                HERE / "images" / f"{name}.png", optimize=True
+            )
             page.close()
         browser.close()
 

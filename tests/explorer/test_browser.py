@@ -3,15 +3,13 @@
 import json
 
 import pytest
-import torch
 
 from latentloop.explorer.models import pack_checkpoint
 from latentloop.explorer.page import build_page
 from latentloop.explorer.runs import check_run, record_run
-from latentloop.model.build import build_model, weights_of
 from latentloop.presets import preset
 from latentloop.schema import changed
-from latentloop.train.checkpoint import Checkpoint
+from untrained import untrained
 
 SEVEN = "6 = x8 ; 12 = x7 ; 18 = x5 ; x5 + x8 = x2 ; x7 + x8 - x5 = x9 ; x7 * x2 = x1 ; x1 - x9 * x2 = x4"
 
@@ -149,8 +147,7 @@ def test_two_are_compared(visit, tmp_path, laptop_all, laptop_add):
 
 def test_a_chain_of_thought_comes_token_by_token(visit, tmp_path, laptop_all):
     run = changed(preset("tiny-cot"), operations=("+", "-", "*"))
-    torch.manual_seed(0)
-    cot = pack_checkpoint(Checkpoint(run=run, weights=weights_of(build_model(run)), metrics={}), "tiny-cot", half=False)
+    cot = pack_checkpoint(untrained(run), "tiny-cot", half=False)
     path = tmp_path / "cot.html"
     path.write_text(build_page([laptop_all, cot], problem=SEVEN), "utf-8")
     with visit() as page:
@@ -161,10 +158,7 @@ def test_a_chain_of_thought_comes_token_by_token(visit, tmp_path, laptop_all):
 
 
 def test_a_failure_is_searched_for(visit, page_file, tmp_path):
-    untrained = preset("tiny-stable")
-    packed = pack_checkpoint(
-        Checkpoint(run=untrained, weights=weights_of(build_model(untrained)), metrics={}), "untrained", half=False
-    )
+    packed = pack_checkpoint(untrained(preset("tiny-stable")), "untrained", half=False)
     path = tmp_path / "untrained.html"
     path.write_text(build_page([packed], problem="1 = x1 ; x1 + x1 = x2"), "utf-8")
     with visit() as page:

@@ -4,7 +4,6 @@ import random
 
 import numpy as np
 import pytest
-import torch
 
 from latentloop.config import GraphConfig, ModelConfig, RunConfig, TaskConfig
 from latentloop.config.positions import PositionsConfig
@@ -12,12 +11,11 @@ from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.explorer.models import pack_checkpoint, pack_task
 from latentloop.families import FAMILIES
 from latentloop.methods import MethodConfig
-from latentloop.model.build import build_model, weights_of
 from latentloop.task.graph import sample
 from latentloop.task.oracle import solve, update
 from latentloop.task.splits import published_problems, sampled_generator
 from latentloop.task.text import ProblemError, parse, to_text
-from latentloop.train.checkpoint import Checkpoint
+from untrained import untrained
 
 ALL = TaskConfig.named("all")
 SAMPLE = """([task, cases]) => {
@@ -139,12 +137,7 @@ def test_every_method_goes_through_the_states_of_pytorch(program, positions):
     for method in MethodConfig.kinds.values():
         model = ModelConfig(positions=PositionsConfig.kind(positions)(), layers=2, heads=4, width=32, embedding_std=1.0)
         run = RunConfig(method=method(), task=task, graph=GraphConfig(nodes=10), model=model)
-        noise = torch.Generator().manual_seed(3)
-        weights = {
-            name: tensor + 0.3 * torch.randn(tensor.shape, generator=noise)
-            for name, tensor in weights_of(build_model(run)).items()
-        }
-        checkpoint = Checkpoint(run=run, weights=weights, metrics={})
+        checkpoint = untrained(run, noise=0.3)
         problems = published_problems(task, 10, 3)
         packed = pack_checkpoint(checkpoint, "random", half=False)
         same(program.evaluate(RUN, [packed, texts_of(problems), None]), expected(LatentLoop(checkpoint), problems))

@@ -5,19 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
+from latentloop.config import GraphConfig
+from latentloop.config.positions import AbsoluteConfig
 from latentloop.errors import UserError
 from latentloop.explorer import models
 from latentloop.explorer.models import halves_safely, pack_checkpoint, pack_tensors
-from latentloop.model.build import build_model, weights_of
 from latentloop.presets import preset
-from latentloop.train.checkpoint import Checkpoint
+from untrained import untrained
 
-
-def _tiny() -> Checkpoint:
-    run = preset("tiny-stable")
-    return Checkpoint(run=run, weights=weights_of(build_model(run)), metrics={})
+TINY = untrained(preset("tiny-stable"))
 
 
 def test_tensors_come_back_from_base64():
@@ -33,24 +30,24 @@ def test_tensors_come_back_from_base64():
 
 
 def test_weights_that_half_precision_cannot_hold_stay_single():
-    checkpoint = _tiny()
     name = "norm.weight"
-    huge = replace(checkpoint, weights=checkpoint.weights | {name: torch.full_like(checkpoint.weights[name], 1e6)})
+    huge = replace(TINY, weights=TINY.weights | {name: TINY.weights[name] * 1e6})
     assert not halves_safely(huge)
     assert pack_checkpoint(huge, "huge")["precision"] == "single"
 
 
 def test_half_precision_that_changes_a_state_is_refused():
-    run = preset("tiny-stable")
-    noise = torch.Generator().manual_seed(0)
-    weights = {
-        name: tensor + 0.3 * torch.randn(tensor.shape, generator=noise)
-        for name, tensor in weights_of(build_model(run)).items()
-    }
-    assert not halves_safely(Checkpoint(run=run, weights=weights, metrics={}))  # decisions of noise are close calls
+    noisy = untrained(preset("tiny-stable"), noise=0.3)  # decisions of noise are close calls
+    assert not halves_safely(noisy)
+
+
+def test_what_cannot_be_checked_stays_single():
+    run = preset("tiny-discrete")
+    model = replace(run.model, positions=AbsoluteConfig(max_positions=18))  # too few for any problem of the check
+    assert not halves_safely(untrained(replace(run, model=model, graph=GraphConfig(nodes=2))))
 
 
 def test_models_too_large_for_a_page_are_refused(monkeypatch):
     monkeypatch.setattr(models, "MOST_WEIGHTS", 1000)
     with pytest.raises(UserError, match=r"a page can hold 1,000 weights, and tiny has [\d,]+: choose a smaller model"):
-        pack_checkpoint(_tiny(), "tiny")
+        pack_checkpoint(TINY, "tiny")

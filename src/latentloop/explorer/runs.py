@@ -138,6 +138,7 @@ def _written(trained: "LatentLoop", problems: Problems, answer: "Answer") -> dic
 
 def _latent(trained: "LatentLoop", problems: Problems, answer: "Answer") -> dict[str, Any]:
     """Record states, the margins of decisions, and what the look-up head attends to from every operand."""
+    model = trained.model
     import torch
 
     from latentloop.model.capture import capture
@@ -145,7 +146,6 @@ def _latent(trained: "LatentLoop", problems: Problems, answer: "Answer") -> dict
     from latentloop.tokens.factored import encode, factor_rows
     from latentloop.tokens.state import encode_state
 
-    model = trained.model
     state, layout = encode_state(problems, trained.vocabulary)
     device = model.norm.weight.device
     state, layout = state.to(device), layout.to(device)
