@@ -26,7 +26,13 @@ function layeredLayout(problem, depths, wide, high) {
     }
     if (most > layers.reduce((size, layer) => Math.max(size, layer.length), 0)) break;
   }
-  return place(problem, best);
+  return place(problem, best, stretched(best, wide, high));
+}
+
+// Room that is left on one side spreads the nodes out.
+function stretched({ width, height }, wide, high) {
+  const unit = Math.max(width / wide, height / high); // of the layout, for a pixel
+  return { across: Math.min((wide * unit) / width, 1.4), down: Math.min((high * unit) / height, 1.6) };
 }
 
 // A layer of too many nodes takes several rows, of about the same length.
@@ -62,7 +68,7 @@ function sweep(problem, layers) {
   return layers;
 }
 
-function place(problem, { rows, widest, tall, width, height }) {
+function place(problem, { rows, widest, tall, width, height }, { across, down }) {
   const x = new Float64Array(problem.nodes.length);
   const y = new Float64Array(problem.nodes.length);
   const column = widest * GAP_X;
@@ -70,11 +76,11 @@ function place(problem, { rows, widest, tall, width, height }) {
     const left = Math.floor(number / tall) * (column + COLUMN_GAP);
     const apart = Math.min(column / row.length, 1.7 * GAP_X);
     row.forEach((node, k) => {
-      x[node] = left + column / 2 + (k - (row.length - 1) / 2) * apart;
-      y[node] = (number % tall) * GAP_Y + GAP_Y / 2;
+      x[node] = across * (left + column / 2 + (k - (row.length - 1) / 2) * apart);
+      y[node] = down * ((number % tall) * GAP_Y + GAP_Y / 2);
     });
   });
-  return { x, y, width, height };
+  return { x, y, width: across * width, height: down * height };
 }
 
 // The curve from a parent to a child: downwards, or sideways where the child stands in another column.
