@@ -1,8 +1,10 @@
 """The page's engine in a real Chromium: the states of PyTorch on many problems, and the time that an iteration takes.
 
 python benchmarks/explorer.py            (writes benchmarks/results/explorer.json; 1,000 problems for each model)
+python benchmarks/explorer.py timed      (one part: compared or timed; the other stays as it is stored)
 
-Needs playwright and Chromium. Times depend on what else the machine does: the load average is stored beside them.
+Needs playwright and Chromium. Milliseconds depend on what else the machine does: beside them are those of the processor, and
+the load average.
 """
 
 import os
@@ -10,16 +12,17 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from latentloop import LatentLoop
 from latentloop.explorer.models import pack_model
 from latentloop.explorer.page import ENGINE, STATIC, TASK, build_page
-from latentloop.files import write_json
+from latentloop.files import read_json, write_json
 from latentloop.provenance import provenance
 from latentloop.task.graph import Problems
 from latentloop.task.splits import published_problems
@@ -59,29 +62,48 @@ RUN = """(texts) => texts.map((text) => {
 
 
 def main() -> None:
-    """Compare every state, then take times."""
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else None
-    rows = []
+    """Compare every state, and take times."""
+    path = Path(__file__).parent / "results" / "explorer.json"
+    document = read_json(path) if path.exists() else {}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        for name in MODELS:
-            packed = pack_model(name)
-            trained = LatentLoop.from_pretrained(name)
-            page = browser.new_page()
-            page.add_script_tag(content="\n".join((STATIC / file).read_text() for file in (*TASK, *ENGINE)))
-            page.evaluate(BUILD, packed)
-            row: dict[str, Any] = {"name": name, "precision": packed["precision"], "sha256": packed["sha256"]}
-            row["page_bytes"] = len(build_page([packed]).encode())
-            row["compared"] = [compare(page, trained, nodes, count or problems) for nodes, problems in COMPARED]
-            row["timed"] = [take_times(page, trained, nodes, problems) for nodes, problems in TIMED]
-            rows.append(row)
-            page.close()
-        version = browser.version
+        for part in sys.argv[1:] or PARTS:
+            models = [measure(browser, name, PARTS[part]) for name in MODELS]
+            facts = {"chromium": browser.version, "load_average": os.getloadavg(), "provenance": provenance()}
+            document[part] = {"models": models, **facts}
+            write_json(path, document)
         browser.close()
-    path = Path(__file__).parent / "results" / "explorer.json"
-    document = {"models": rows, "chromium": version, "load_average": os.getloadavg(), "provenance": provenance()}
-    if count is None:
-        write_json(path, document)
+
+
+def measure(browser: Browser, name: str, part: Callable[[Page, LatentLoop], Any]) -> dict[str, Any]:
+    """Load a model into an empty page, and do one part with it."""
+    packed = pack_model(name)
+    page = browser.new_page()
+    page.add_script_tag(content="\n".join((STATIC / file).read_text() for file in (*TASK, *ENGINE)))
+    page.evaluate(BUILD, packed)
+    rows = part(page, LatentLoop.from_pretrained(name))
+    page.close()
+    size = len(build_page([packed]).encode())
+    return {
+        "name": name,
+        "sha256": packed["sha256"],
+        "precision": packed["precision"],
+        "page_bytes": size,
+        "rows": rows,
+    }
+
+
+def compared(page: Page, trained: LatentLoop) -> list[dict[str, Any]]:
+    """Compare problems of all sizes."""
+    return [compare(page, trained, nodes, count) for nodes, count in COMPARED]
+
+
+def timed(page: Page, trained: LatentLoop) -> list[dict[str, Any]]:
+    """Take times of all sizes."""
+    return [take_times(page, trained, nodes, count) for nodes, count in TIMED]
+
+
+PARTS: dict[str, Callable[[Page, LatentLoop], Any]] = {"compared": compared, "timed": timed}
 
 
 def compare(page: Page, trained: LatentLoop, nodes: int, count: int) -> dict[str, int]:
@@ -101,23 +123,31 @@ def compare(page: Page, trained: LatentLoop, nodes: int, count: int) -> dict[str
 
 
 def take_times(page: Page, trained: LatentLoop, nodes: int, count: int) -> dict[str, Any]:
-    """Take the time of every iteration but those of the first problem, which warms up."""
-    problems = published_problems(trained.run.task, nodes, count + 1, skip=SKIP)
-    runs = [one["milliseconds"] for _, found in run_all(page, problems) for one in found][1:]
-    every = [each for run in runs for each in run]
-    first = [run[0] for run in runs]
-    shown = {
-        "median": statistics.median(every),
-        "mean": statistics.fmean(every),
-        "smallest": min(every),
-        "largest": max(every),
-        "first_iteration": statistics.median(first),
-    }
-    print(
-        f"{nodes} nodes: {shown['median']:.0f} ms an iteration in the median, {shown['largest']:.0f} at most",
-        flush=True,
-    )
-    return {"nodes": nodes, "problems": count, "milliseconds": shown}
+    """Take the time of every iteration, after the same problems have been solved once to warm up."""
+    problems = published_problems(trained.run.task, nodes, count, skip=SKIP)
+    list(run_all(page, problems))
+    before = processor_seconds()
+    every = [each for _, found in run_all(page, problems) for one in found for each in one["milliseconds"]]
+    processor = 1000 * (processor_seconds() - before) / len(every)
+    milliseconds = {"median": statistics.median(every), "mean": statistics.fmean(every), "largest": max(every)}
+    print(f"{nodes} nodes: {milliseconds['median']:.0f} ms an iteration, {processor:.0f} of the processor", flush=True)
+    return {"nodes": nodes, "problems": count, "milliseconds": milliseconds | {"processor_mean": processor}}
+
+
+def processor_seconds() -> float:
+    """Return what Chromium, all processes that this one has started, has taken of the processor so far."""
+    stats = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has just ended
+            fields = path.read_text().rpartition(")")[2].split()
+            stats[int(path.parent.name)] = int(fields[1]), int(fields[11]) + int(fields[12])
+    ours = {os.getpid()}
+    for _ in stats:  # children may have smaller numbers than their parents
+        found = {process for process, (parent, _) in stats.items() if parent in ours} - ours
+        if not found:
+            break
+        ours |= found
+    return sum(stats[process][1] for process in ours if process != os.getpid()) / os.sysconf("SC_CLK_TCK")
 
 
 def run_all(page: Page, problems: Problems) -> Iterator[tuple[int, list[dict[str, Any]]]]:

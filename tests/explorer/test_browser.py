@@ -1,6 +1,7 @@
 """The page in a real Chromium, opened from disk: what a person does with it. Every test also finds no error and no request."""
 
 import json
+import re
 
 import pytest
 
@@ -77,7 +78,8 @@ def test_what_is_broken_heals(visit, page_file):
         page.until("latentloop.iteration === latentloop.last")
         moment = page.moment()
         assert moment["values"] == moment["truth"]
-        assert page.inner_text("#repair") == "7 values set at iteration 5. Healed after 4 iterations; the depth is 4."
+        said = page.inner_text("#repair")  # wrong values are drawn at random, and some give right results by chance
+        assert re.fullmatch(r"7 values set at iteration 5\. Healed after [1-4] iterations?; the depth is 4\.", said)
         page.click("#unbreak")
         page.settled()
         assert page.moment()["last"] == 5
@@ -294,15 +296,17 @@ def test_bad_input_freezes_nothing_and_runs_nothing(visit, page_file):
     with visit() as page:
         page.open(page_file)
         for text, message in (
-            ("1 = x1 ; " * 1_200_000, "the text has 262145 characters, more than the 262144 a problem may have"),
-            ("1=x1;" * 50_000, "the problem has 50000 equations, and 4096 is the limit"),
-            ("<img src onerror> = x1", "an operator is missing before 'img'"),
-            ("3 = <script>", "expected one variable on the right, got '< script >'"),
+            (
+                "'1 = x1 ; '.repeat(1_200_000)",
+                "the text has 262145 characters, more than the 262144 a problem may have",
+            ),
+            ("'1=x1;'.repeat(50_000)", "the problem has 50000 equations, and 4096 is the limit"),
+            ("'<img src onerror> = x1'", "an operator is missing before 'img'"),
+            ("'3 = <script>'", "expected one variable on the right, got '< script >'"),
         ):
             page.evaluate(
-                "(text) => { const box = document.getElementById('problem'); box.focus(); box.value = '';"
-                " box.value = text.slice(0, box.maxLength); box.dispatchEvent(new Event('input')); }",
-                text,
+                "() => { const box = document.getElementById('problem'); box.focus();"
+                f" box.value = ({text}).slice(0, box.maxLength); box.dispatchEvent(new Event('input')); }}"
             )
             page.until(f"document.getElementById('problem-error').textContent.includes({json.dumps(message)})", 20)
         assert page.locator("main img, main script").count() == 0

@@ -148,7 +148,7 @@ def test_shipped_models_go_through_the_states_of_pytorch(program, name, laptop_a
     packed = {"laptop-add": laptop_add, "laptop-all": laptop_all}[name]
     assert packed["precision"] == "half"
     trained = LatentLoop.from_pretrained(name)
-    for nodes, count in ((8, 12), (32, 12), (96, 2)):
+    for nodes, count in ((8, 10), (32, 8), (64, 2)):
         problems = published_problems(trained.run.task, nodes, count, skip=2048)
         same(program.evaluate(RUN, [packed, texts_of(problems), None]), expected(trained, problems))
 
