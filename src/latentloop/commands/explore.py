@@ -38,7 +38,7 @@ def explore(
         problem: Equations to begin with, a file of them, or - for standard input. Default: a sample of 24 nodes.
         compare: A second model, shown side by side with the first.
         output: File to write; its name ends in .html.
-        open: Leave the page closed (default: it opens in the browser, where there is a screen).
+        open: Do not open the page. Default: it opens in the browser, where there is a screen.
     """
     if output.suffix not in (".html", ".htm"):
         raise UserError(f"--output must end in .html, got {output.name!r}")
@@ -55,7 +55,7 @@ def explore(
     with writing(output, "wb") as file:
         file.write(page)
     errors.print(f"wrote {output} ({len(page) / 1e6:.1f} MB): one file, to be opened in any browser")
-    if open and _has_screen():
+    if open and sys.stdout.isatty() and _has_screen():
         webbrowser.open(output.resolve().as_uri())
 
 

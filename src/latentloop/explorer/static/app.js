@@ -94,13 +94,11 @@ class App {
     this.changes = changes;
     this.selected = null;
     this.iteration = 0;
-    this.why = null;
     if (!keepText) this.onProblem?.(problem);
     this.restart();
   }
 
   restart() {
-    this.stopped = false;
     this.panes.forEach((pane) => pane.start());
     this.refresh();
   }
@@ -211,7 +209,6 @@ class App {
   // Go back to an iteration as soon as it has been computed again.
   restartAt(iteration) {
     this.pause();
-    this.why = null;
     this.restart();
     this.wanted = iteration;
     this.refresh();
