@@ -14,6 +14,8 @@ test: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyrefly check
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+		echo "tests of the page in a browser are skipped: there is no Chromium (apt-get install chromium)"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadscope
 
 docs: $(INSTALLED)
@@ -26,6 +28,7 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/solving.py
 	$(BIN)/python benchmarks/engines.py
+	$(BIN)/python benchmarks/explorer.py
 
 package: $(INSTALLED)
 	$(BIN)/python benchmarks/package.py

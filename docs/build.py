@@ -69,7 +69,19 @@ def _derived(found: Mapping[str, Any]) -> dict[str, Any]:
         "missed": runs[MODELS[-1]][0]["rows"][128]["problems"] - runs[MODELS[-1]][0]["rows"][128]["count"],
         "large": {f"{family} {nodes}": _counted(row) for (family, nodes), row in large.items()},
         "solve": {row["nodes"]: _spread(row["problems"]) for row in found["solving"]["asked"]},
+        "explored": _explored(found["explorer"]),
     }
+
+
+def _explored(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Sum up how the page's engine compares, and what an iteration of its largest problems takes, by model."""
+    summed = {
+        model["name"]: {key: sum(row[key] for row in model["rows"]) for key in ("same", "problems")}
+        for model in found["compared"]["models"]
+    }
+    for model in found["timed"]["models"]:
+        summed[model["name"]]["milliseconds"] = model["rows"][-1]["milliseconds"]
+    return summed
 
 
 def _spread(problems: Sequence[dict[str, Any]]) -> dict[str, float]:

@@ -84,6 +84,14 @@ def test_seed_0_is_what_is_shipped_and_problems_were_fresh(name):
     assert all(run["skip"] >= 4096 for run in BUILD.seeds_of(SOURCES, name))
 
 
+def test_the_pages_engine_was_compared_on_the_shipped_weights():
+    for model in SOURCES["explorer"]["compared"]["models"]:
+        assert sum(row["problems"] for row in model["rows"]) >= 1000
+        assert all(row["same"] == row["problems"] for row in model["rows"])
+        shipped = SOURCES[model["name"]]["evaluation"]["model"]["sha256"]
+        assert model["sha256"] == shipped, f"{model['name']} has new weights: run python benchmarks/explorer.py"
+
+
 def test_the_large_problems_were_solved_by_the_shipped_weights():
     assert SOURCES["large"]["model"]["sha256"] == SOURCES[BUILD.MODELS[-1]]["evaluation"]["model"]["sha256"]
 

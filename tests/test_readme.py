@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from latentloop.commands import models, problems, reports, training, trust
+from latentloop.commands import explore, models, problems, reports, training, trust
 from latentloop.commands.models import Asked
 from latentloop.commands.problems import Sampling
 from latentloop.config import GraphConfig, ModelConfig, PositionsConfig, RunConfig, TaskConfig, TrainConfig
@@ -142,13 +142,21 @@ def test_options_that_docs_name_exist():
         models.evaluate,
         trust.certify,
         trust.stress,
+        explore.explore,
         reports.report,
         reports.export_onnx,
     ):
         known |= set(inspect.signature(command).parameters)
     others = {"nnodes", "nproc_per_node", "rdzv_backend", "rdzv_endpoint", "nodes", "ntasks_per_node", "gpus_per_node"}
     others |= {"help", "constraint", "editable", "extra_index_url"}  # torchrun's, SLURM's, pip's
-    for page in ("README.md", "docs/engine.md", "docs/recipe.md", "docs/task.md", "docs/fidelity.md"):
+    for page in (
+        "README.md",
+        "docs/engine.md",
+        "docs/recipe.md",
+        "docs/task.md",
+        "docs/fidelity.md",
+        "docs/explore.md",
+    ):
         for option in re.findall(r"(?<![\w-])--([a-z][a-z-]*\w)", (ROOT / page).read_text()):
             name = option.removeprefix("no-").replace("-", "_")
             assert name in known | others, f"{page} names --{option}, and no command has it"

@@ -25,7 +25,7 @@ DESCRIPTION = (
 def run(words: Sequence[str]) -> None:
     """Run one command. Its arguments are read, and help is shown, without torch."""
     _load_numpy()
-    from latentloop.commands import experiments, figures, models, problems, reports, training, trust
+    from latentloop.commands import experiments, explore, figures, models, problems, reports, training, trust
 
     name, rest = (words[0], list(words[1:])) if words else ("", [])
     if name == "--version":
@@ -39,7 +39,7 @@ def run(words: Sequence[str]) -> None:
         *(training.presets, train, models.evaluate),
         *(trust.certify, trust.stress),
         *(experiments.reproduce, experiments.sweep, figures.figures),
-        *(reports.report, reports.export_onnx),
+        *(explore.explore, reports.report, reports.export_onnx),
     )
     known: dict[str, Callable[..., None]] = {command.__name__.replace("_", "-"): command for command in commands}
     if name in ("--help", "-h"):
@@ -47,6 +47,7 @@ def run(words: Sequence[str]) -> None:
     elif name not in known:
         raise UserError(f"{f'unknown command {name!r}' if name else 'a command is missing'}: {nearest(name, known)}")
     else:
+        rest = problems.trace_words(rest) if name == "solve" else rest
         try:
             with needing(f"latentloop {name}"):
                 _read(known[name], rest, f"latentloop {name}")()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from latentloop.commands.problems import Language, solve_many
+from latentloop.commands.problems import Language, Trace, solve_many
 from latentloop.commands.terminal import (
     CheckpointName,
     Json,
@@ -255,7 +255,7 @@ def solve_with_model(
     language: Language,
     problem: str | None,
     *,
-    trace: bool,
+    trace: Trace,
     json: bool,
     input: Path | None,
     output: Path | None,
@@ -278,14 +278,19 @@ def solve_with_model(
     problems = parse(problem_text(problem), task)
     solution = solve_problems(problems)
     answer = trained.solve_problems(problems, cap=cap, solution=solution)[0]
+    if trace == "full":
+        from latentloop.explorer.runs import record_run
+
+        print_json(record_run(trained, model.title, problems, solution, answer))
+        return
     if json:
         solver_names = {"solver": model.title, "sha256": trained.sha256}
         head = {"text": to_text(problems), "modulus": problems.modulus} | solver_names
-        print_json(head | answer.to_dict(trace=trace))
+        print_json(head | answer.to_dict(trace=trace != "none"))
         return
     out = standard_output()
-    states = problems.states(answer.trace if trace else [answer.values])
-    if trace:
+    states = problems.states(answer.trace if trace != "none" else [answer.values])
+    if trace != "none":
         for table in trace_tables(problems, states, truth=solution.values, width=out.width):
             out.print(table)
     else:

@@ -2,10 +2,11 @@
 
 import json as json_format
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from latentloop.commands.terminal import (
     Json,
@@ -32,6 +33,17 @@ from latentloop.task.splits import sampled_generator
 from latentloop.task.text import parse, to_text
 
 TaskName = Literal[tuple(TASKS)]  # pyrefly: ignore
+Trace = Literal["none", "states", "full"]
+
+
+def trace_words(words: Sequence[str]) -> list[str]:
+    """Complete ``--trace`` without a choice: it means ``--trace states``."""
+    following = [*words[1:], ""]
+    complete = [
+        [word, "states"] if word == "--trace" and after not in get_args(Trace) else [word]
+        for word, after in zip(words, following, strict=True)
+    ]
+    return [word for part in complete for word in part]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +139,7 @@ def solve(
     language: Language = ANY_LANGUAGE,
     checkpoint: str | None = None,
     oracle: bool = False,
-    trace: bool = False,
+    trace: Trace = "none",
     json: Json = False,
     input: Path | None = None,
     output: Path | None = None,
@@ -144,19 +156,22 @@ def solve(
         language: Which equations are allowed.
         checkpoint: The model to ask: a shipped name, a checkpoint or run folder, or a hub id. Default: laptop-all.
         oracle: Compute the true values instead of asking a model.
-        trace: Show the value of every node after every iteration.
+        trace: Show the value of every node after every iteration (--trace alone means states). With --json, full prints
+            the run in the form that the page of `latentloop explore` reads: tokens, attention and margins, too.
         json: Print one JSON document on standard output, and nothing else there.
         input: Solve a file of problems instead, one JSON object {"id": .., "text": ".."} a line; - is standard input.
         output: File for the answers to --input, one line each in the same order. Default: standard output.
         cap: Stop a model after this many iterations. Default: nodes + 2.
         device: Device of the model: cpu, cuda or mps.
     """
-    if input is not None and (problem is not None or trace or json):
+    if input is not None and (problem is not None or trace != "none" or json):
         raise UserError("--input solves a file of problems: leave out the problem, --trace and --json")
     if output is not None and input is None:
         raise UserError("--output goes with --input: a single answer is printed, redirect it")
     if oracle and checkpoint is not None:
         raise UserError("--oracle and --checkpoint are two ways to solve: choose one")
+    if trace == "full" and (oracle or not json):
+        raise UserError("--trace full is a JSON document of a model's run: add --json, and leave out --oracle")
     check_iterations("--cap", cap)
     if input is not None:
         refuse_overwriting([output], [input])
@@ -168,7 +183,7 @@ def solve(
     elif input is not None:
         solve_many(input, output, language.config(), oracle_solver)
     else:
-        _solve_with_oracle(problem_text(problem), language.config(), trace=trace, json=json)
+        _solve_with_oracle(problem_text(problem), language.config(), trace=trace != "none", json=json)
 
 
 def _solve_with_oracle(text: str, task: TaskConfig, *, trace: bool, json: bool) -> None:

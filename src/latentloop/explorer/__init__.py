@@ -1,1 +1,1 @@
-"""A page on which a person watches the model think."""
+"""The page: one HTML file, without server or network, in which a person watches a model think."""
