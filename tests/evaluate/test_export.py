@@ -100,7 +100,9 @@ def test_other_methods_say_why_not(name, run, tmp_path):
 
 def test_a_missing_package_is_one_line(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnxscript", None)
-    with pytest.raises(UserError, match=r"export needs onnxscript, which is not installed: pip install 'latentloop\[onnx\]'"):
+    with pytest.raises(
+        UserError, match=r"export needs onnxscript, which is not installed: pip install 'latentloop\[onnx\]'"
+    ):
         check_exportable(quick("stable"))
 
 
