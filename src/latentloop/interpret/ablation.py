@@ -56,7 +56,9 @@ class Ablations:
 def solved_share(subject: Subject, problems: Problems) -> tuple[float, float]:
     """Return the share of problems solved after as many iterations as they are deep, and the share of values right."""
     solution = solve(problems)
-    rollouts = roll_out(subject.model, problems, solution.depths.max(1).astype(np.int64))
+    fixed = subject.model.method.iterations
+    limits = solution.depths.max(1).astype(np.int64) if fixed is None else np.full(len(problems), fixed)
+    rollouts = roll_out(subject.model, problems, limits, leave=fixed is None)
     right = [
         rollout.states[-1] == solution.values[row, : rollout.states.shape[1]] for row, rollout in enumerate(rollouts)
     ]

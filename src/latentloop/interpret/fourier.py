@@ -3,7 +3,8 @@
 Activations at the right-hand side of the probe are a function of the three operands' values. Its transform, unitary and over
 the full cube of frequencies (the conjugate of frequency j is -j mod p), falls into the paper's seven groups. A sum of equal
 signs lives in (a, a, a); for differences, frequencies of subtracted operands change their sign first; for products, values
-run through the powers of a primitive root, so that frequencies are characters of the multiplicative group. Cost: p^3 probes.
+run through the powers of a primitive root, so that frequencies are characters of the multiplicative group. Cost: p^3 probes
+for each operation.
 """
 
 from collections.abc import Sequence
@@ -16,15 +17,14 @@ from numpy import ndarray
 from torch import Tensor
 
 from latentloop.config import MAX_FAN_IN
+from latentloop.interpret.frequencies import DIAGONAL, GROUPS, Frequencies, ablate
 from latentloop.interpret.probes import value_grid
 from latentloop.interpret.shared import Bench
 from latentloop.interpret.subject import Subject
 from latentloop.model.capture import capture
-from latentloop.operations import RESULTS
 
-GROUPS = ("(0,0,0)", "(0,0,a)", "(0,a,b)", "(0,a,a)", "(a,b,c)", "(a,a,b)", "(a,a,a)")
-"""The paper's groups, in its order; a, b and c are not 0 and differ, and an order of the three stands for all of them."""
-DIAGONAL = len(GROUPS) - 1
+GROUP_OPERATIONS = ("+", "-", "*")
+"""Operations whose results are a group's: those of an added row may be anything."""
 MOST = 31
 """Largest modulus whose cube is probed."""
 BINS = 40
@@ -57,6 +57,8 @@ class Pattern:
     right: float
     """Share of all triples that the model answers right."""
     triples: int
+    without: Frequencies
+    """What the model can do without some frequencies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,21 +141,25 @@ def grid_activations(
     return {title: torch.cat(some).unflatten(0, shape) for title, some in parts.items()}, right / len(bench.probes)
 
 
+@torch.inference_mode()
 def analyze(subject: Subject) -> Spectra:
     """Transform activations of a sum of three, and of differences and products where the model knows them."""
+    last = len(subject.model.layers) - 1
+    ends: dict[str, tuple[int | None, str]] = {"before": (last, "resid_mid"), "after": (last, "resid_post")}
     found = []
-    for operation in subject.task.operations:
-        if operation not in ("+", "-", "*"):
-            continue
-        assert operation in RESULTS
+    for operation in (known for known in subject.task.operations if known in GROUP_OPERATIONS):
         values, signs = operands_of(operation, subject.task.modulus)
         groups = frequency_groups(len(values), signs)
-        grids, right = grid_activations(subject, operation, sites_of(subject))
-        numbers = subject.task.modulus
-        if "read-out" in grids:
-            grids["read-out"] = grids["read-out"][..., :numbers]
-        sites = [summarize(title, transform(grids.pop(title)), groups) for title in list(grids)]
+        grids, right = grid_activations(subject, operation, sites_of(subject) | ends)
+        before, after = grids.pop("before"), grids.pop("after")
+        grids["read-out"] = grids["read-out"][..., : subject.task.modulus]
         found.append(
-            Pattern(name=f"a {operation} b {operation} c", sites=sites, right=right, triples=len(values) ** MAX_FAN_IN)
+            Pattern(
+                name=f"a {operation} b {operation} c",
+                sites=[summarize(title, transform(grids.pop(title)), groups) for title in list(grids)],
+                right=right,
+                triples=len(values) ** MAX_FAN_IN,
+                without=ablate(subject, operation, before, after, values, groups),
+            )
         )
     return Spectra(patterns=found, groups=list(GROUPS))

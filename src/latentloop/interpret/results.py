@@ -15,7 +15,7 @@ from numpy import ndarray
 from latentloop.errors import UserError
 from latentloop.files import read_json, write_json, writing
 
-INLINE = 30_000
+INLINE = 8_000
 """Arrays of up to so many numbers are written in the JSON file."""
 DIGITS = 4
 """Significant digits of what is stored."""
