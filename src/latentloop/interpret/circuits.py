@@ -1,8 +1,8 @@
 """What do head groups copy? The norm amplification of each factor's embeddings by the group's combined OV matrix.
 
 The OV matrix of a group is the sum over its heads of W_V W_O. Inputs are embeddings after the layer's own LayerNorm, without
-its bias, as attention sees them; the raw product is kept too. A last layer that reads what the first one looked up also gets
-the embeddings as they come through that look-up. Cost: none, weights alone.
+its bias, as attention sees them; the raw product is kept too. Where the first layer looks values up, the matrix of the last
+layer is also multiplied by that of the look-up. Cost: none, weights alone.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,6 @@ from latentloop.interpret.heads import Heads
 from latentloop.interpret.subject import Subject
 from latentloop.model.transformer import Transformer
 from latentloop.tokens.vocabulary import FACTORS, NOT_APPLICABLE
-
-INPUTS = ("normed", "raw", "looked up")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +52,8 @@ def ov_matrix(model: Transformer, layer: int, heads: list[int]) -> Float[Tensor,
 
 
 def norm_amplification(matrix: Float[Tensor, "out in"], x: Float[Tensor, "symbol in"]) -> Float[Tensor, "symbol"]:
-    """Return |W x| / |x| for each row x."""
-    return (x @ matrix.mT).norm(dim=-1) / x.norm(dim=-1)
+    """Return |W x| / |x| for each row x; 0 for a row of zeros."""
+    return (x @ matrix.mT).norm(dim=-1) / x.norm(dim=-1).clamp(min=1e-12)
 
 
 def normed(x: Float[Tensor, "*rows width"], norm: nn.LayerNorm) -> Float[Tensor, "*rows width"]:
@@ -86,17 +84,10 @@ def analyze(subject: Subject, heads: Heads) -> Copies:
     for number, layer in enumerate(heads.layers):
         last = number == len(heads.layers) - 1
         for group, chosen in layer.groups(last=last).items():
-            matrix = ov_matrix(model, number, chosen)
-            norm = model.layers[number].attention_norm
-            by_input = {}
-            for kind in INPUTS:
-                if kind == "looked up" and (number == 0 or not heads.layers[0].lookups):
-                    continue
-                inputs = {
-                    factor: _input(model, heads, kind, x, norm)  # pyrefly: ignore
-                    for factor, x in embeddings.items()
-                }
-                by_input[kind] = {factor: norm_amplification(matrix, x).cpu().numpy() for factor, x in inputs.items()}
+            by_input = {
+                kind: {factor: norm_amplification(matrix, x).cpu().numpy() for factor, x in inputs.items()}
+                for kind, (matrix, inputs) in _inputs(model, heads, number, chosen, embeddings).items()
+            }
             reads_lookups = "looked up" in by_input and group.startswith("value")
             means = {factor: x.mean() for factor, x in by_input["looked up" if reads_lookups else "normed"].items()}
             best, second = sorted(means, key=lambda factor: -means[factor])[:2]
@@ -113,11 +104,14 @@ def analyze(subject: Subject, heads: Heads) -> Copies:
     return Copies(groups=found, factors=list(FACTORS))
 
 
-def _input(model: Transformer, heads: Heads, kind: str, x: Tensor, norm: nn.LayerNorm) -> Tensor:
-    match kind:
-        case "raw":
-            return x
-        case "normed":
-            return normed(x, norm)
-        case _:  # what the look-up added, as it reaches this layer; its own size says how much of a factor came through
-            return looked_up(model, heads, x)
+def _inputs(
+    model: Transformer, heads: Heads, layer: int, chosen: list[int], embeddings: dict[str, Tensor]
+) -> dict[str, tuple[Tensor, dict[str, Tensor]]]:
+    """Return, by kind of input, the matrix and what it is applied to."""
+    matrix = ov_matrix(model, layer, chosen)
+    norms = [model.layers[number].attention_norm for number in (layer, 0)]
+    own, first = ({f: normed(x, norm) for f, x in embeddings.items()} for norm in norms)  # pyrefly: ignore
+    found = {"normed": (matrix, own), "raw": (matrix, embeddings)}
+    if layer and heads.layers[0].lookups:  # embeddings as they come through the look-up
+        found["looked up"] = matrix @ ov_matrix(model, 0, heads.layers[0].lookups), first
+    return found

@@ -26,7 +26,6 @@ from latentloop.task.graph import EMPTY
 from latentloop.task.splits import generator
 
 
-SAMPLES = 1024
 EXCHANGES = 64
 
 
@@ -140,7 +139,7 @@ def measure(subject: Subject, chosen: list[list[int]], operands: int) -> Additiv
     outputs, designs = [], []
     for number, scene in enumerate(scenes):
         rng = generator(subject.settings.seed, INTERPRET, 10, number, operands)
-        symbols = rng.integers(0, modulus + 1, (-(-SAMPLES // len(scenes)), MAX_FAN_IN))  # the last one is empty
+        symbols = rng.integers(0, modulus + 1, (-(-subject.settings.samples // len(scenes)), MAX_FAN_IN))  # the last one is empty
         found = head_outputs(subject.model, scene.probes(values=np.where(symbols == modulus, EMPTY, symbols), operands=operands))
         outputs.append(np.stack([found[-1][:, some, -1].sum(1).double().numpy() for some in chosen[-operands:]]))
         designs.append(np.eye(modulus + 1)[symbols[:, -operands:]].reshape(len(symbols), -1))

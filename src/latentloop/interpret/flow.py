@@ -21,8 +21,6 @@ from latentloop.interpret.subject import INTERPRET, Subject
 from latentloop.model.capture import capture, patch
 from latentloop.task.splits import generator
 
-PAIRS = 32
-"""Pairs of samples for each scene and operand."""
 KINDS = ("value", "name")
 
 
@@ -54,7 +52,7 @@ class Flow:
     pairs: int
 
 
-def pairs(scene: Scene, operand: int, kind: str, rng: np.random.Generator, count: int = PAIRS) -> Probes:
+def pairs(scene: Scene, operand: int, kind: str, rng: np.random.Generator, count: int) -> Probes:
     """Return samples to patch, then as many samples to patch from, which differ in one operand."""
     modulus = scene.task.modulus
     values = rng.integers(0, modulus, (count, MAX_FAN_IN))
@@ -82,7 +80,7 @@ def analyze(subject: Subject, heads: Heads) -> Flow:
         rng = generator(subject.settings.seed, INTERPRET, 3, number)
         for kind in KINDS:
             for operand in range(MAX_FAN_IN):
-                pair = Pair(subject, pairs(scene, operand, kind, rng))
+                pair = Pair(subject, pairs(scene, operand, kind, rng, subject.settings.pairs))
                 right.append(pair.right)
                 for layer in range(layers):
                     for place, label in enumerate(positions):
@@ -111,7 +109,7 @@ def analyze(subject: Subject, heads: Heads) -> Flow:
         residual={kind: moved["residual", kind] for kind in KINDS},
         groups=groups,
         right=float(np.mean(right)),
-        pairs=PAIRS * subject.settings.scenes,
+        pairs=subject.settings.pairs * subject.settings.scenes,
     )
 
 

@@ -12,7 +12,16 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
-from latentloop.interpret.probes import OPERANDS, RHS, Probes, labels, varied_names, varied_values
+from latentloop.interpret.probes import (
+    OPERANDS,
+    RHS,
+    Probes,
+    labels,
+    varied_literals,
+    varied_names,
+    varied_operations,
+    varied_values,
+)
 from latentloop.interpret.shared import Bench
 from latentloop.interpret.subject import Subject
 from latentloop.model.capture import capture
@@ -47,6 +56,10 @@ class LayerHeads:
     """Groups of heads that bring an operand's value to the right-hand side."""
     lookups: list[int]
     """Heads that bring the values of the operands to where the operands stand."""
+    by_literal: Float[ndarray, "head"]
+    """Relative variance at the right-hand side of a leaf, when the number it is defined by changes."""
+    by_operation: Float[ndarray, "head"]
+    """Relative variance at the right-hand side of the probe, when its operations change; 0 where there is one only."""
 
     @property
     def shared(self) -> list[int]:
@@ -66,6 +79,9 @@ class LayerHeads:
         found |= {f"value of {place}": some for place, some in self.values_at_rhs.items() if place != OTHERS}
         found["values, shared"] = self.shared
         found["look-up"] = [] if last else self.lookups
+        for name, ratio in (("literal", self.by_literal), ("operation", self.by_operation)):
+            taken = {head for some in found.values() for head in some}
+            found[name] = [head for head in np.flatnonzero(ratio >= THRESHOLD).tolist() if head not in taken]
         named = {head for some in found.values() for head in some}
         found[OTHERS] = [head for head in range(self.norm.shape[1]) if head not in named]
         return {name: some for name, some in found.items() if some}
@@ -114,15 +130,17 @@ def find_groups(
     return groups
 
 
-def head_outputs(model: Transformer, probes: Probes) -> list[Float[Tensor, "sample head position width"]]:
-    """Return what each head of each layer adds at each token of the probe."""
+def head_outputs(
+    model: Transformer, probes: Probes, before: int = 0
+) -> list[Float[Tensor, "sample head position width"]]:
+    """Return what each head of each layer adds at each token of the probe, and at some tokens before it."""
     bench = Bench(model, probes)
     found: list[list[Tensor]] = [[] for _ in model.layers]
     for rows in bench.chunks():
         with capture(model, ["head_out"]) as seen:
             bench.run(rows)
         for layer, parts in enumerate(found):
-            parts.append(seen[0, layer, "head_out"][:, :, -len(bench.labels) :].cpu())
+            parts.append(seen[0, layer, "head_out"][:, :, -len(bench.labels) - before :].cpu())
     return [torch.cat(parts) for parts in found]
 
 
@@ -131,6 +149,7 @@ def analyze(subject: Subject) -> Heads:
     positions = labels()
     names = _moments(subject, "name")
     values = _moments(subject, "value")
+    literals, operations = _others(subject)
     layers = []
     for layer in range(len(subject.model.layers)):
         name_variance, name_norm, _ = names[layer]
@@ -146,6 +165,8 @@ def analyze(subject: Subject) -> Heads:
                 names_at_rhs=_names_at_rhs(by_name, by_value, name_norm),
                 values_at_rhs=find_groups(by_value[:, -1], value_norm[:, -1].mean(0), OPERANDS),
                 lookups=_lookups(by_value, value_norm, positions),
+                by_literal=literals[layer],
+                by_operation=operations[layer],
             )
         )
     return Heads(
@@ -174,6 +195,20 @@ def _lookups(by_value: ndarray, norm: ndarray, positions: list[str]) -> list[int
     own = np.stack([by_value[which, positions.index(place)] for which, place in enumerate(OPERANDS)])  # [operand, head]
     size = np.stack([norm[which, positions.index(place)] for which, place in enumerate(OPERANDS)]).mean(0)
     return np.flatnonzero((own.min(0) >= THRESHOLD) & (size >= LEAST_NORM * size.max())).tolist()
+
+
+def _others(subject: Subject) -> tuple[list[ndarray], list[ndarray]]:
+    """Return the relative variance [head] of every layer when a literal changes, and when operations do."""
+    found: list[list[list[ndarray]]] = [[], []]
+    for scene in subject.scenes():
+        literal = [out[:, :, 0] for out in head_outputs(subject.model, varied_literals(scene), before=1)]
+        operation = [head_outputs(subject.model, probes) for probes in varied_operations(scene)]
+        changed = [torch.cat([one[layer][:, :, -1] for one in operation]) for layer in range(len(literal))]
+        for parts, outputs in zip(found, (literal, changed), strict=True):
+            parts.append([torch.stack(moments(out)).numpy() for out in outputs])
+    means = [[np.mean([one[layer] for one in parts], axis=0) for layer in range(len(parts[0]))] for parts in found]
+    literals, operations = ([relative_variance(*one) for one in layers] for layers in means)
+    return literals, operations
 
 
 def _moments(subject: Subject, kind: str) -> list[tuple[ndarray, ndarray, int]]:

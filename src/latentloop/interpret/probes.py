@@ -8,6 +8,7 @@ would accept. Operands count from the right-hand side: an equation of two operan
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from jaxtyping import Int, Int8
@@ -175,6 +176,22 @@ def varied_values(scene: Scene, place: str, *, empty: bool = False) -> Probes:
     values = np.repeat(scene.values[None].astype(np.int64), scene.task.modulus + empty, axis=0)
     values[:, OPERANDS.index(place)] = np.append(numbers, EMPTY) if empty else numbers
     return scene.probes(values=values)
+
+
+def varied_literals(scene: Scene) -> Probes:
+    """Vary the number that the last operand is defined by, while its value is not known yet."""
+    probes = varied_values(scene, OPERANDS[-1])
+    state = probes.state.copy()
+    state[:, -2] = EMPTY
+    return Probes(
+        problems=probes.problems, state=state, answers=np.full_like(probes.answers, EMPTY), operands=probes.operands
+    )
+
+
+def varied_operations(scene: Scene) -> list[Probes]:
+    """Vary the operations of the probe: a batch for each pair of them, of one sample."""
+    pairs = product(scene.task.operations, repeat=MAX_FAN_IN - 1)
+    return [scene.probes(operations=operations) for operations in pairs]
 
 
 def value_grid(scene: Scene, operations: Sequence[str], values: Sequence[int]) -> Probes:

@@ -36,6 +36,10 @@ class Settings:
     """Problems whose errors are attributed."""
     rollouts: int = 64
     """Problems that an ablated model is asked to solve."""
+    pairs: int = 32
+    """Pairs of probes for each patch, a scene."""
+    samples: int = 1024
+    """Probes that new-value embeddings are fitted to."""
     seed: int = 0
 
 
