@@ -24,7 +24,7 @@ DESCRIPTION = (
 
 def run(words: Sequence[str]) -> None:
     """Run one command. Its arguments are read, and help is shown, without torch."""
-    from latentloop.commands import models, problems, training, trust
+    from latentloop.commands import interpret, models, problems, training, trust
 
     name, rest = (words[0], list(words[1:])) if words else ("", [])
     if name == "--version":
@@ -36,7 +36,7 @@ def run(words: Sequence[str]) -> None:
     commands = (
         *(problems.sample, problems.solve, problems.draw, problems.dataset),
         *(training.presets, train, models.evaluate),
-        *(trust.certify, trust.stress),
+        *(trust.certify, trust.stress, interpret.interpret),
     )
     known: dict[str, Callable[..., None]] = {command.__name__: command for command in commands}
     if name in ("--help", "-h"):

@@ -22,6 +22,7 @@ from latentloop.interpret.subject import Settings, Size, Subject, find_size
 from latentloop.model.build import weights_of
 from latentloop.provenance import provenance
 
+MODEL = "model.json"
 SIZE = "size"
 VERDICTS = "verdicts"
 FULL = Settings(instances=23_000)
@@ -87,6 +88,11 @@ def interpret(
     study = _judged(size, stored)
     write_json(folder / f"{VERDICTS}.json", _verdicts(study, key))
     return study
+
+
+def model_file(folder: Path, description: dict[str, Any]) -> None:
+    """Say in a folder which model its results are of."""
+    write_json(folder / MODEL, description)
 
 
 def read_study(folder: Path) -> Study:
