@@ -58,7 +58,9 @@ def _names(results: Mapping[str, Any]) -> Finding | str:
     if len(results["heads"].layers) < 2:
         return "the model has one layer"
     groups = {place: first.names_at_rhs[place] for place in OPERANDS}
-    copied = [g.copied for g in results["circuits"].groups if g.layer == 0 and g.group.removeprefix("name of ") in OPERANDS]
+    copied = [
+        g.copied for g in results["circuits"].groups if g.layer == 0 and g.group.removeprefix("name of ") in OPERANDS
+    ]
     moved = [g.moved for g in results["flow"].groups if g.kind == "names_at_rhs" and g.layer == 0]
     return Finding(
         holds=all(groups.values()) and all(factor == "variable" for factor in copied),
@@ -147,13 +149,18 @@ def _frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]
         sites, without = patterns[0].sites, patterns[0].without
         shares = [sites[0].diagonal, sites[-2].diagonal, sites[-1].diagonal]
         others = without.solved_without[1:-1].min()
-        enough = int((without.triples_strongest >= 0.99).argmax()) + 1 if without.triples_strongest.max() >= 0.99 else None
+        enough = (
+            int((without.triples_strongest >= 0.99).argmax()) + 1 if without.triples_strongest.max() >= 0.99 else None
+        )
         few = f"{enough} of {len(without.entering)} frequencies suffice" if enough else "no set of frequencies suffices"
         return Finding(
             holds=patterns[0].right >= MOVED and shares[-1] >= 0.5 and shares[0] < shares[1] < shares[2],
-            evidence="share of (a,a,a) in what varies: " + ", ".join(f"{x:.0%}" for x in shares)
+            evidence="share of (a,a,a) in what varies: "
+            + ", ".join(f"{x:.0%}" for x in shares)
             + f" from the first pre-activation to the last output and the read-out; bias {sites[0].energy[0]:.0%} to {sites[-1].energy[0]:.0%}",
-            checked=without.solved_without[-1] <= BROKEN * without.solved and _unharmed(others, without.solved) and without.solved > BROKEN,
+            checked=without.solved_without[-1] <= BROKEN * without.solved
+            and _unharmed(others, without.solved)
+            and without.solved > BROKEN,
             check=f"without (a,a,a) {without.solved_without[-1]:.0%} of problems are solved, without any other group at least {others:.0%}; where values enter, {few}",
         )
 
@@ -258,7 +265,9 @@ STATEMENTS: dict[str, Statement] = {
         find=_frequencies("+"),
     ),
     "differences": Statement(
-        text="They subtract in the same way, with the signs of frequencies turned", needs=("fourier",), find=_frequencies("-")
+        text="They subtract in the same way, with the signs of frequencies turned",
+        needs=("fourier",),
+        find=_frequencies("-"),
     ),
     "products": Statement(
         text="They multiply in characters of the multiplicative group", needs=("fourier",), find=_frequencies("*")
@@ -275,7 +284,8 @@ STATEMENTS: dict[str, Statement] = {
         find=_carried,
     ),
     "correction": Statement(
-        text="Every value is computed anew from its operands at every iteration, so that errors mend", needs=("recompute",),
+        text="Every value is computed anew from its operands at every iteration, so that errors mend",
+        needs=("recompute",),
         find=_corrects,
     ),
     "state": Statement(
@@ -296,9 +306,7 @@ def judge(results: Mapping[str, Any], reasons: Mapping[str, str]) -> list[Claim]
             claims.append(Claim(name=name, statement=row.text, verdict="does not apply", evidence="", check=found))
             continue
         verdict: Verdict = "supported" if found.holds and found.checked else "not supported"
-        claims.append(
-            Claim(name=name, statement=row.text, verdict=verdict, evidence=found.evidence, check=found.check)
-        )
+        claims.append(Claim(name=name, statement=row.text, verdict=verdict, evidence=found.evidence, check=found.check))
     return claims
 
 

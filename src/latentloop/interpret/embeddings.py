@@ -139,8 +139,12 @@ def measure(subject: Subject, chosen: list[list[int]], operands: int) -> Additiv
     outputs, designs = [], []
     for number, scene in enumerate(scenes):
         rng = generator(subject.settings.seed, INTERPRET, 10, number, operands)
-        symbols = rng.integers(0, modulus + 1, (-(-subject.settings.samples // len(scenes)), MAX_FAN_IN))  # the last one is empty
-        found = head_outputs(subject.model, scene.probes(values=np.where(symbols == modulus, EMPTY, symbols), operands=operands))
+        symbols = rng.integers(
+            0, modulus + 1, (-(-subject.settings.samples // len(scenes)), MAX_FAN_IN)
+        )  # the last one is empty
+        found = head_outputs(
+            subject.model, scene.probes(values=np.where(symbols == modulus, EMPTY, symbols), operands=operands)
+        )
         outputs.append(np.stack([found[-1][:, some, -1].sum(1).double().numpy() for some in chosen[-operands:]]))
         designs.append(np.eye(modulus + 1)[symbols[:, -operands:]].reshape(len(symbols), -1))
     return fit(np.concatenate(outputs, axis=1), np.concatenate(designs), modulus)

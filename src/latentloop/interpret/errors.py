@@ -118,9 +118,10 @@ class _Tally:
         state, layout = state.to(device), layout.to(device)
         last = len(subject.model.layers) - 1
         for iteration in range(1, int(solution.depths.max()) + BEYOND + 1):
-            with capture(subject.model, ["pattern"], layers=[0]) as first, capture(
-                subject.model, ["head_out"], layers=[last]
-            ) as second:
+            with (
+                capture(subject.model, ["pattern"], layers=[0]) as first,
+                capture(subject.model, ["head_out"], layers=[last]) as second,
+            ):
                 following, _ = update(subject.model, state, layout)
             attention = self._attention(first[iteration - 1, 0, "pattern"], state, layout)
             cosine = self._cosine(second[iteration - 1, last, "head_out"], state, layout)

@@ -138,9 +138,7 @@ def _entering(subject: Subject, before: Float[Tensor, "x y z unit"], sums: Tenso
     return energy / max(float(energy.sum()), 1e-30), without, strongest
 
 
-def _solved(
-    subject: Subject, problems: Problems, part: Float[Tensor, "x y z unit"] | None, values: list[int]
-) -> float:
+def _solved(subject: Subject, problems: Problems, part: Float[Tensor, "x y z unit"] | None, values: list[int]) -> float:
     """Return the share of problems fully solved when a part is taken out wherever an equation has three known operands."""
     model = subject.model
     last = len(model.layers) - 1

@@ -59,7 +59,9 @@ def analyze(subject: Subject) -> BetweenIterations:
         plain = [_values(reached, layout, problems) for reached, _ in iterate(model, state, layout, Fixed(halt))]
     nodes = torch.arange(layout.rhs.shape[1], device=device).expand(layout.rhs.shape)
     query = nodes if model.method.pin_static else layout.rhs  # where each node is computed
-    vectors = [seen[t, last, "resid_post"].gather(1, query[..., None].expand(-1, -1, model.config.width)) for t in range(halt)]
+    vectors = [
+        seen[t, last, "resid_post"].gather(1, query[..., None].expand(-1, -1, model.config.width)) for t in range(halt)
+    ]
     swaps = [_Swap(*chosen, vectors) for chosen in _choose(problems, depths, plain, rng)]
     with ExitStack() as stack:
         for swap in swaps:

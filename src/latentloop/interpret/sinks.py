@@ -106,5 +106,3 @@ def _sinks(maps: list[Map], heads: Heads) -> dict[str, list[str]]:
         for head in chosen:
             found[f"layer {layer + 1}, head {head}"] = [two.at_rhs[head]]
     return found
-
-

@@ -129,5 +129,7 @@ def _probes_right(trained: LatentLoop, nodes: int, settings: Settings, *, repeat
             bench = Bench(trained.model, varied_values(scene, place, empty=True))
             for rows in bench.chunks():
                 answers = bench.probes.answers[rows]
-                right.append(bench.answers(rows).numpy() == np.where(answers == EMPTY, trained.vocabulary.empty, answers))
+                right.append(
+                    bench.answers(rows).numpy() == np.where(answers == EMPTY, trained.vocabulary.empty, answers)
+                )
     return float(np.concatenate(right).mean())
