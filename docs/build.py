@@ -20,6 +20,8 @@ from latentloop.report.graph import save_figure
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 MODELS = ("laptop-add", "laptop-all", "laptop-all-4096")
+OPENED = ("laptop-add", "laptop-all")
+"""Models that were interpreted."""
 SEEDS = (0, 1, 2)
 SIZES = (32, 64, 128)
 PICTURE = ROOT / "docs" / "images" / "results.png"
@@ -38,6 +40,8 @@ def sources() -> dict[str, Any]:
     for name in MODELS:
         kinds = ("evaluation", "certificate", "stress", "metrics")
         found[name] = {kind: _indexed(read_json(ROOT / "checkpoints" / name / f"{kind}.json")) for kind in kinds}
+    for name in OPENED:
+        found[f"{name}-interpret"] = read_json(ROOT / "docs" / "results" / name / "verdicts.json")
     found["derived"] = _derived(found)
     return found
 
@@ -277,7 +281,31 @@ def fuzz_table(found: Mapping[str, Any]) -> str:
     return table(["target", "inputs", "minutes", "branches covered", "crashes"], lines)
 
 
+def statements_table(found: Mapping[str, Any]) -> str:
+    """The verdict on every statement about what a model has learned, with the numbers."""
+    documents = {name: found[f"{name}-interpret"] for name in OPENED}
+    lines = []
+    for number, claim in enumerate(documents[OPENED[0]]["claims"]):
+        cells = []
+        for document in documents.values():
+            one = document["claims"][number]
+            said = "; ".join(part for part in (one["evidence"], one["check"]) if part)
+            cells.append(f"**{one['verdict']}**: {said}")
+        lines.append([claim["statement"], *cells])
+    return table(["statement", *(f"`{name}`" for name in OPENED)], lines)
+
+
+def analyses_table(found: Mapping[str, Any]) -> str:
+    """How long each analysis took."""
+    documents = [found[f"{name}-interpret"] for name in OPENED]
+    lines = [[f"`{name}`", *(f"{one['seconds'][name]:.0f}" for one in documents)] for name in documents[0]["seconds"]]
+    lines.append(["all", *(f"{sum(one['seconds'].values()):.0f}" for one in documents)])
+    return table(["seconds", *(f"`{name}`" for name in OPENED)], lines)
+
+
 TABLES = {
+    "statements": statements_table,
+    "analyses": analyses_table,
     "results": results_table,
     "seeds": seeds_table,
     "worst": worst_table,
@@ -289,7 +317,15 @@ TABLES = {
     "faults": faults_table,
     "fuzz": fuzz_table,
 }
-PAGES = ("README.md", "docs/recipe.md", "docs/engine.md", "docs/task.md", "docs/fidelity.md", "docs/reliability.md")
+PAGES = (
+    "docs/interpret.md",
+    "README.md",
+    "docs/recipe.md",
+    "docs/engine.md",
+    "docs/task.md",
+    "docs/fidelity.md",
+    "docs/reliability.md",
+)
 MARKS = re.compile(r"(<!-- built: (\w+) -->\n).*?(<!-- end -->)", re.S)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from latentloop.commands import models, problems, training, trust
+from latentloop.commands import interpret, models, problems, training, trust
 from latentloop.commands.models import Asked
 from latentloop.commands.problems import Sampling
 from latentloop.config import GraphConfig, ModelConfig, PositionsConfig, RunConfig, TaskConfig, TrainConfig
@@ -136,11 +136,18 @@ def test_options_that_docs_name_exist():
     kinds = [*MethodConfig.kinds.values(), *PositionsConfig.kinds.values()]
     known = {field.name for config in [*configs, *kinds] for field in fields(config)}
     commands = (problems.solve, problems.dataset, problems.draw, problems.sample, training.train_from(RunConfig()))
-    for command in (*commands, training.presets, models.evaluate, trust.certify, trust.stress):
+    for command in (*commands, training.presets, models.evaluate, trust.certify, trust.stress, interpret.interpret):
         known |= set(inspect.signature(command).parameters)
     others = {"nnodes", "nproc_per_node", "rdzv_backend", "rdzv_endpoint", "nodes", "ntasks_per_node", "gpus_per_node"}
     others |= {"help", "constraint", "editable", "extra_index_url"}  # torchrun's, SLURM's, pip's
-    for page in ("README.md", "docs/engine.md", "docs/recipe.md", "docs/task.md", "docs/fidelity.md"):
+    for page in (
+        "README.md",
+        "docs/engine.md",
+        "docs/recipe.md",
+        "docs/task.md",
+        "docs/fidelity.md",
+        "docs/interpret.md",
+    ):
         for option in re.findall(r"(?<![\w-])--([a-z][a-z-]*\w)", (ROOT / page).read_text()):
             name = option.removeprefix("no-").replace("-", "_")
             assert name in known | others, f"{page} names --{option}, and no command has it"

@@ -63,7 +63,7 @@ def normed(x: Float[Tensor, "*rows width"], norm: nn.LayerNorm) -> Float[Tensor,
 
 def factor_embeddings(model: Transformer) -> dict[str, Float[Tensor, "symbol width"]]:
     """Return the embeddings of each factor; of names, those that there are."""
-    found = {}
+    found: dict[str, Tensor] = {}
     for factor in FACTORS:
         table = model.embeddings[factor].weight.detach()  # pyrefly: ignore
         symbols = model.vocabulary.symbols(factor)

@@ -16,6 +16,8 @@ from latentloop.interpret.probes import OPERANDS
 Verdict = Literal["supported", "not supported", "does not apply"]
 MOVED = 0.9
 """Least share of answers that move, or of problems still solved, for a check to hold."""
+GEOMETRY = 0.5
+"""Least circulant and orthogonality score."""
 BROKEN = 0.5
 """Largest share of problems solved without a part that is needed."""
 
@@ -129,16 +131,19 @@ def _first_mlp(results: Mapping[str, Any]) -> Finding | str:
     )
 
 
-def _geometry(results: Mapping[str, Any]) -> Finding | str:
-    found = results["embeddings"]
-    kind = "weights" if found.grouped else "measured"
-    circulant, orthogonal = found.circulant[kind], found.orthogonality[kind]
-    return Finding(
-        holds=circulant >= 0.5 and orthogonal >= 0.8,
-        evidence=f"circulant score {circulant:.2f}, orthogonality {orthogonal:.2f} ({kind})",
-        checked=found.moved >= MOVED,
-        check=f"one vector exchanged for another: {found.moved:.0%} of answers move",
-    )
+def _geometry(which: str, name: str) -> Callable[[Mapping[str, Any]], Finding | str]:
+    def find(results: Mapping[str, Any]) -> Finding | str:
+        found = results["embeddings"]
+        kind = "weights" if found.grouped else "measured"
+        score = getattr(found, which)[kind]
+        return Finding(
+            holds=score >= GEOMETRY,
+            evidence=f"{name} score {score:.2f} (of {kind} vectors)",
+            checked=found.moved >= MOVED,
+            check=f"one operand's vector exchanged for that of another value: {found.moved:.0%} of answers move",
+        )
+
+    return find
 
 
 def _frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
@@ -153,15 +158,18 @@ def _frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]
             int((without.triples_strongest >= 0.99).argmax()) + 1 if without.triples_strongest.max() >= 0.99 else None
         )
         few = f"{enough} of {len(without.entering)} frequencies suffice" if enough else "no set of frequencies suffices"
+        grown = ", ".join(f"{share:.0%}" for share in shares)
+        bias = f"{sites[0].energy[0]:.0%} to {sites[-1].energy[0]:.0%}"
+        gone = without.solved_without[-1]
         return Finding(
             holds=patterns[0].right >= MOVED and shares[-1] >= 0.5 and shares[0] < shares[1] < shares[2],
-            evidence="share of (a,a,a) in what varies: "
-            + ", ".join(f"{x:.0%}" for x in shares)
-            + f" from the first pre-activation to the last output and the read-out; bias {sites[0].energy[0]:.0%} to {sites[-1].energy[0]:.0%}",
-            checked=without.solved_without[-1] <= BROKEN * without.solved
-            and _unharmed(others, without.solved)
-            and without.solved > BROKEN,
-            check=f"without (a,a,a) {without.solved_without[-1]:.0%} of problems are solved, without any other group at least {others:.0%}; where values enter, {few}",
+            evidence=f"share of (a,a,a) in what varies, at the first pre-activation, the last output, the read-out: {grown}; "
+            f"share of the bias from {bias}",
+            checked=bool(
+                without.solved > BROKEN and gone <= BROKEN * without.solved and _unharmed(others, without.solved)
+            ),
+            check=f"without (a,a,a) {gone:.0%} of problems are solved, without any other group at least {others:.0%}; "
+            f"where values enter, {few}",
         )
 
     return find
@@ -190,9 +198,11 @@ def _length(results: Mapping[str, Any]) -> Finding | str:
     best = min(names, key=lambda curve: curve[-1])
     return Finding(
         holds=bool(best[-1] <= 0.5 or best[-1] <= best[0] + 0.1),
-        evidence=f"entropy of the first layer {best[0]:.2f} nats at N = {found.sizes[0]}, {best[-1]:.2f} at N = {found.sizes[-1]}",
+        evidence=f"entropy of the first layer {best[0]:.2f} nats at N = {found.sizes[0]}, "
+        f"{best[-1]:.2f} at N = {found.sizes[-1]}",
         checked=_unharmed(found.sharpened[0], found.solved) and found.solved > BROKEN,
-        check=f"with scores a hundred times as large, {found.sharpened[0]:.0%} of problems are solved, {found.solved:.0%} as they are",
+        check=f"with scores a hundred times as large, {found.sharpened[0]:.0%} of problems are solved, "
+        f"{found.solved:.0%} as they are",
     )
 
 
@@ -212,7 +222,8 @@ def _corrects(results: Mapping[str, Any]) -> Finding | str:
         holds=found.undisturbed >= MOVED,
         evidence=f"{found.undisturbed:.0%} of computed values stay as they are",
         checked=found.restored >= MOVED and found.follow >= MOVED,
-        check=f"of {found.wrong} values made wrong, {found.restored:.0%} are restored; of {found.affected} with a wrong operand, {found.follow:.0%} follow it",
+        check=f"of {found.wrong} values made wrong, {found.restored:.0%} are restored; "
+        f"of {found.affected} with a wrong operand, {found.follow:.0%} follow it",
     )
 
 
@@ -224,7 +235,8 @@ def _state_holds(results: Mapping[str, Any]) -> Finding | str:
         evidence=f"at every iteration at least {worst:.1%} of known values decode right; "
         f"vectors change by {drifted.change[-1]:.1%} an iteration at the end",
         checked=between.taken >= MOVED and between.follow >= MOVED,
-        check=f"patched between iterations, {between.taken:.0%} decode to the other value and {between.follow:.0%} of {between.children} children follow it",
+        check=f"patched between iterations, {between.taken:.0%} decode to the other value, "
+        f"and {between.follow:.0%} of {between.children} children follow it",
     )
 
 
@@ -254,10 +266,15 @@ STATEMENTS: dict[str, Statement] = {
         needs=("heads", "residual", "ablation"),
         find=_first_mlp,
     ),
-    "geometry": Statement(
-        text="New-value embeddings are circulant for one operand, and orthogonal between operands",
+    "circulant": Statement(
+        text="The vectors of one operand's values lie on circles: their similarity depends on differences modulo p",
         needs=("embeddings",),
-        find=_geometry,
+        find=_geometry("circulant", "circulant"),
+    ),
+    "orthogonal": Statement(
+        text="The vectors of different operands are orthogonal",
+        needs=("embeddings",),
+        find=_geometry("orthogonality", "orthogonality"),
     ),
     "sums": Statement(
         text="The last layer's MLPs add modulo p in frequencies: (a,a,a) grows from layer to layer, and the bias falls",

@@ -25,7 +25,6 @@ from latentloop.model.capture import patch
 from latentloop.task.graph import EMPTY
 from latentloop.task.splits import generator
 
-
 EXCHANGES = 64
 
 
@@ -53,12 +52,12 @@ class NewValues:
     """The same without the LayerNorm."""
     measured: dict[str, Additive]
     """By the number of operands of the equation: "3", "2" and "1"."""
-    measured_similarity: Float[ndarray, "row row"]
+    measured_similarity: Float[ndarray, "number number"]
     """Cosines of the measured vectors of numbers, with three operands."""
     circulant: dict[str, float]
     """Mean circulant score of the operands: of ``weights``, ``raw`` and ``measured`` vectors."""
     orthogonality: dict[str, float]
-    """1 - the mean absolute cosine between vectors of different operands."""
+    """1 - the largest absolute cosine of a vector with any of another operand, on average."""
     moved: float
     """Share of answers that move as the arithmetic says when one measured vector is exchanged for another."""
     grouped: bool
@@ -86,10 +85,13 @@ def circulant_score(similarity: Float[ndarray, "value value"]) -> float:
 
 
 def orthogonality_score(similarity: Float[ndarray, "row row"], operands: int = 3) -> float:
-    """Return 1 - the mean absolute cosine between vectors of different operands."""
-    count = len(similarity) // operands
-    which = np.arange(len(similarity)) // count
-    return float(1 - np.abs(similarity[which[:, None] != which]).mean())
+    """Return 1 - the largest absolute cosine of a vector with any vector of another operand, on average.
+
+    A mean over all pairs would hide that two operands use the same vectors.
+    """
+    which = np.arange(len(similarity)) // (len(similarity) // operands)
+    elsewhere = np.where(which[:, None] != which, np.abs(similarity), 0)
+    return float(1 - elsewhere.max(1).mean())
 
 
 def new_values(subject: Subject, heads: Heads, *, raw: bool) -> Float[Tensor, "operand symbol width"]:

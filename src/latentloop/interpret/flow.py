@@ -8,7 +8,6 @@ is what the arithmetic says of the patched value. Cost: two runs a patch, of som
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor

@@ -79,9 +79,9 @@ def frequency_groups(count: int, signs: Sequence[int] = (1, 1, 1)) -> Int[ndarra
     axes = [(sign * np.arange(count)) % count for sign in signs]
     triple = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
     zeros = (triple == 0).sum(-1)
-    j, k, l = np.moveaxis(np.sort(triple, axis=-1), -1, 0)
-    distinct = 1 + (j != k) + (k != l)
-    one_zero = np.where(k == l, 3, 2)
+    low, middle, high = np.moveaxis(np.sort(triple, axis=-1), -1, 0)
+    distinct = 1 + (low != middle) + (middle != high)
+    one_zero = np.where(middle == high, 3, 2)
     no_zero = np.select([distinct == 1, distinct == 2], [6, 5], 4)
     return np.select([zeros == 3, zeros == 2, zeros == 1], [0, 1, one_zero], no_zero)
 

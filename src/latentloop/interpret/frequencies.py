@@ -128,7 +128,7 @@ def _entering(subject: Subject, before: Float[Tensor, "x y z unit"], sums: Tenso
         chosen[removed] = True
         x = (before - part_of(before, single, chosen)).to(subject.model.norm.weight.device)
         for mlp in subject.model.layers[-1].mlps:  # pyrefly: ignore
-            x = x + mlp(x)
+            x = x + mlp(x)  # pyrefly: ignore
         logits = subject.model.read(subject.model.norm(x))["value"].cpu()
         return float((logits.argmax(-1) == sums).float().mean())
 

@@ -5,9 +5,10 @@ holds another value. If that vector is the state, the node's value becomes the o
 that uses it is what the arithmetic says of it. Cost: two roll-outs of 64 problems.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -142,7 +143,7 @@ def _count(
     )
 
 
-def _mean(holds: list[bool]) -> float:
+def _mean(holds: Sequence[Any]) -> float:
     return float(np.mean(holds)) if holds else 0.0
 
 

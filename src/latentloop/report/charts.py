@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 COLORS = ("#1f5fa8", "#d9822b", "#3a8f5c", "#b23a48", "#7a5aa6", "#8c6d46", "#4f9fb3", "#777777")
 SCALE = "Blues"
 DIVERGING = "RdBu"
+Numbers = Sequence[float] | np.ndarray
 MOST_LABELS = 34
 """Names that fit along an axis; of more, only some are shown."""
 
@@ -21,7 +22,7 @@ class Line:
     """One series of numbers with a name; x are the panel's, unless it has its own."""
 
     name: str
-    y: Sequence[float]
+    y: Numbers
     color: str | None = None
 
 
@@ -31,11 +32,11 @@ class Panel:
 
     kind: Literal["heatmap", "bars", "lines", "steps"]
     title: str = ""
-    x: Sequence[Any] = ()
+    x: Sequence[Any] | np.ndarray = ()
     """Names of columns, categories of bars, places of points, or edges of bins."""
     y: Sequence[str] = ()
     """Names of a heatmap's rows."""
-    z: Sequence[Sequence[float]] = ()
+    z: Sequence[Sequence[float]] | np.ndarray = ()
     """A heatmap's numbers, row by row."""
     low: float = 0.0
     high: float = 1.0
@@ -123,10 +124,9 @@ def draw(chart: Chart | Diagram) -> Figure:
         handles: dict[str, Any] = {}
         for axes in grid.flat:
             handles |= dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
-        figure.legend(
-            handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), int(figure.get_figwidth() // 1.3)), frameon=False,
-            fontsize=9,
-        )  # fmt: skip
+        columns = min(len(handles), int(figure.get_figwidth() // 1.3))
+        style = {"ncols": columns, "frameon": False, "fontsize": 9}
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", **style)
     return figure
 
 
@@ -168,8 +168,8 @@ def _draw_heatmap(axes: Axes, panel: Panel) -> None:
     colors = "RdBu_r" if panel.diverging else SCALE
     image = axes.imshow(z, aspect="auto", cmap=colors, vmin=panel.low, vmax=panel.high, interpolation="nearest")
     for axis, names in ((axes.xaxis, panel.x), (axes.yaxis, panel.y)):
-        step = -(-len(names) // MOST_LABELS)
-        places = list(range(0, len(names), step))
+        shown = [place for place, name in enumerate(names) if str(name)]  # a name may be left out on purpose
+        places = shown[:: max(1, -(-len(shown) // MOST_LABELS))]
         axis.set_ticks(places, [str(names[place]) for place in places])
     crowded = len(panel.x) > 12 or max((len(str(name)) for name in panel.x), default=0) > 3
     axes.tick_params(
@@ -248,8 +248,8 @@ def plotly(chart: Chart | Diagram) -> dict[str, Any]:
             layout[f"yaxis{suffix}"]["range"] = [0, panel.top]
         title = {"text": panel.title, "x": (left + right) / 2, "y": top, "xref": "paper", "yref": "paper"}
         layout["annotations"].append(title | {"showarrow": False, "yanchor": "bottom", "font": {"size": 12}})
-        for trace in _traces(panel, seen):
-            data.append(trace | {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"})
+        axes = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}
+        data += [trace | axes for trace in _traces(panel, seen)]
     return {"data": data, "layout": layout}
 
 

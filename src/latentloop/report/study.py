@@ -12,8 +12,9 @@ from latentloop.interpret.claims import STATEMENTS, Claim
 from latentloop.interpret.registry import ANALYSES
 from latentloop.interpret.study import MODEL, VERDICTS, Study, read_study
 from latentloop.report.charts import Chart, Charts, Diagram, draw, plotly
+from latentloop.report.circuit_figures import circuit_diagram
 from latentloop.report.page import Block, FigureBlock, Number, Page, Section, TableBlock, Verdict, write_page
-from latentloop.report.study_figures import FIGURES, circuit_diagram
+from latentloop.report.study_figures import FIGURES
 
 KINDS = {"supported": "yes", "not supported": "no", "does not apply": "open"}
 PAGE = "report.html"
