@@ -20,6 +20,7 @@ class Adder(nn.Module):
         self.tap = Tap(self.taps, layer=0)
 
     def forward(self, numbers: Tensor) -> Tensor:
+        """Return the state after three iterations."""
         state = torch.eye(P)[torch.zeros(len(numbers), dtype=torch.long)]
         for iteration in range(3):
             self.taps.iteration = iteration

@@ -250,7 +250,7 @@ def test_the_size_is_the_largest_that_is_solved():
 def test_only_what_is_asked_for_and_what_it_needs():
     assert chosen(["errors"]) == ["heads", "embeddings", "errors"]
     assert chosen([]) == list(ANALYSES)
-    with pytest.raises(UserError, match="unknown analysis 'head'.*did you mean 'heads'"):
+    with pytest.raises(UserError, match=r"unknown analysis 'head'.*did you mean 'heads'"):
         chosen(["head"])
 
 
