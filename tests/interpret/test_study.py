@@ -247,6 +247,13 @@ def test_the_size_is_the_largest_that_is_solved():
     assert set(random.tried) == {"12", "8", "6", "5"}
 
 
+def test_a_model_of_few_names_is_refused_in_one_line():
+    run = replace(preset("tiny-discrete"), task=replace(TASK, names=6), graph=replace(GRAPH, nodes=6))
+    few = LatentLoop(Checkpoint(run=run, weights=weights_of(build_model(run)), metrics={}))
+    with pytest.raises(UserError, match="at least 8 names, got 6"):
+        find_size(few, TINY)
+
+
 def test_only_what_is_asked_for_and_what_it_needs():
     assert chosen(["errors"]) == ["heads", "embeddings", "errors"]
     assert chosen([]) == list(ANALYSES)

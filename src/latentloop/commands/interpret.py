@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from latentloop.commands.models import DEFAULT, Asked, result_path
-from latentloop.commands.terminal import Json, errors, print_json
+from latentloop.commands.terminal import Json, errors, print_json, progress
 from latentloop.commands.terminal import output as standard_output
 from latentloop.errors import UserError
 from latentloop.files import check_writable, read_json
@@ -55,12 +55,16 @@ def interpret(
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--output must be a folder, and {folder} is a file")
 
-    def told(name: str, how: str) -> None:
-        if how != "done":
-            errors.print(f"{name}: {how}")
-
     model_file(folder, model.describe(trained))
-    study = interpret(trained, folder, settings, only=only, told=told)
+    with progress("analyses", len(chosen(only)) + trained.method.latent) as advance:
+
+        def told(name: str, how: str) -> None:
+            if how != "done":
+                errors.print(f"{name}: {how}")
+            if how != "running":
+                advance(1)
+
+        study = interpret(trained, folder, settings, only=only, told=told)
     written = write_report(folder)
     document: dict[str, Any] = read_json(folder / f"{VERDICTS}.json")
     if json:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from latentloop.config import TaskConfig
+from latentloop.errors import UserError
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.interpret.probes import LEAST_NODES, OPERANDS, Scene, make_scene, varied_values
 from latentloop.interpret.shared import Bench
@@ -20,6 +21,7 @@ from latentloop.tokens.vocabulary import Vocabulary
 
 SIZES = (128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 5)
 """Sizes to study a model at, the paper's first."""
+LEAST_NAMES = 8
 SOLVED = 0.99
 """A size counts as solved from this share of its problems on."""
 INTERPRET = 14
@@ -96,12 +98,16 @@ def scene_nodes(task: TaskConfig, nodes: int, *, repeats: bool, free: int = 1) -
 def find_size(trained: LatentLoop, settings: Settings, count: int = 100) -> Size:
     """Find the largest size that a model solves, from the one it was trained on, and whether its probes may repeat names."""
     task, trained_on = trained.run.task, trained.run.graph.nodes
+    if task.names < LEAST_NAMES:
+        raise UserError(f"to interpret a model it must know at least {LEAST_NAMES} names, got {task.names}")
     possible = [size for size in SIZES if LEAST_NODES <= size <= task.names]
     tried: dict[str, float] = {}
 
     def solves(nodes: int) -> bool:
-        problems = published_problems(task, nodes, count)
-        answers = trained.solve_problems(problems)
+        try:
+            answers = trained.solve_problems(published_problems(task, nodes, count))
+        except UserError:  # longer than its absolute positions reach
+            return False
         tried[str(nodes)] = float(np.mean([answer.correct for answer in answers]))
         return tried[str(nodes)] >= SOLVED
 
@@ -110,7 +116,7 @@ def find_size(trained: LatentLoop, settings: Settings, count: int = 100) -> Size
         found = next((size for size in possible if size > start and solves(size)), start)
     else:
         found = next((size for size in possible if size < start and solves(size)), start)
-    solved = tried[str(found)]
+    solved = tried.get(str(found), 0.0)
     if not trained.method.latent or trained.method.carries != "state":
         return Size(nodes=found, solved=solved, tried=tried, repeats=True, probes_right=0.0)
     right = {repeats: _probes_right(trained, found, settings, repeats=repeats) for repeats in (True, False)}

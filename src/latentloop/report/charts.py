@@ -7,11 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 COLORS = ("#1f5fa8", "#d9822b", "#3a8f5c", "#b23a48", "#7a5aa6", "#8c6d46", "#4f9fb3", "#777777")
-SCALE = "Blues"
-DIVERGING = "RdBu"
+SCALE = ((0.0, "#f7fbff"), (0.5, "#6baed6"), (1.0, "#08306b"))
+DIVERGING = ((0.0, "#2166ac"), (0.5, "#f7f7f7"), (1.0, "#b2182b"))
+"""Colors of heatmaps: of shares, and of numbers on both sides of 0."""
 Numbers = Sequence[float] | np.ndarray
 MOST_LABELS = 34
 """Names that fit along an axis; of more, only some are shown."""
@@ -165,7 +167,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
 
 def _draw_heatmap(axes: Axes, panel: Panel) -> None:
     z = np.asarray(panel.z, float)
-    colors = "RdBu_r" if panel.diverging else SCALE
+    colors = LinearSegmentedColormap.from_list("shares", DIVERGING if panel.diverging else SCALE)
     image = axes.imshow(z, aspect="auto", cmap=colors, vmin=panel.low, vmax=panel.high, interpolation="nearest")
     for axis, names in ((axes.xaxis, panel.x), (axes.yaxis, panel.y)):
         shown = [place for place, name in enumerate(names) if str(name)]  # a name may be left out on purpose
@@ -246,8 +248,16 @@ def plotly(chart: Chart | Diagram) -> dict[str, Any]:
             layout[f"yaxis{suffix}"]["autorange"] = "reversed"
         elif panel.top is not None:
             layout[f"yaxis{suffix}"]["range"] = [0, panel.top]
-        title = {"text": panel.title, "x": (left + right) / 2, "y": top, "xref": "paper", "yref": "paper"}
-        layout["annotations"].append(title | {"showarrow": False, "yanchor": "bottom", "font": {"size": 12}})
+        title = {
+            "text": panel.title.replace("\n", "<br>"),
+            "x": (left + right) / 2,
+            "y": top,
+            "xref": "paper",
+            "yref": "paper",
+        }
+        layout["annotations"].append(
+            title | {"showarrow": False, "xanchor": "center", "yanchor": "bottom", "font": {"size": 11}}
+        )
         axes = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}
         data += [trace | axes for trace in _traces(panel, seen)]
     return {"data": data, "layout": layout}
@@ -264,7 +274,7 @@ def _axis(panel: Panel, domain: list[float], anchor: str, title: str, *, log: bo
 
 def _traces(panel: Panel, seen: set[str]) -> Iterator[dict[str, Any]]:
     if panel.kind == "heatmap":
-        scale = DIVERGING if panel.diverging else SCALE
+        scale = [list(stop) for stop in (DIVERGING if panel.diverging else SCALE)]
         # Names may repeat, and a category axis would merge them: number them apart.
         names = [f"{name}{'​' * place}" for place, name in enumerate(map(str, panel.x))]
         rows = [f"{name}{'​' * place}" for place, name in enumerate(map(str, panel.y))]

@@ -113,7 +113,7 @@ def flow_charts(result: Flow) -> Charts:
     for what, found in (("attention", result.attention), ("stream", result.residual)):
         for kind in KINDS:
             for layer in range(len(found[kind])):
-                title = f"{what}, layer {layer + 1}, other {kind}"
+                title = f"{what}, layer {layer + 1}\nother {kind}"
                 panels.append(
                     Panel(
                         kind="heatmap", title=title, x=result.positions, y=OPERANDS, z=found[kind][layer], numbers=True
@@ -123,7 +123,7 @@ def flow_charts(result: Flow) -> Charts:
         f"Share of answers that become those of another value, or name, when one token's activation is patched ({result.pairs}"
         " pairs for each operand). Of the last layer only the right-hand side is patched: nothing else is read there."
     )
-    return {"flow": Chart(panels=panels, columns=len(panels) // 2, height=2.2, caption=caption)}
+    return {"flow": Chart(panels=panels, columns=len(panels) // 2, height=2.4, caption=caption)}
 
 
 def ablation_charts(result: Ablations) -> Charts:

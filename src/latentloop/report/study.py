@@ -13,7 +13,7 @@ from latentloop.interpret.registry import ANALYSES
 from latentloop.interpret.study import MODEL, VERDICTS, Study, read_study
 from latentloop.report.charts import Chart, Charts, Diagram, draw, plotly
 from latentloop.report.circuit_figures import circuit_diagram
-from latentloop.report.page import Block, FigureBlock, Number, Page, Section, TableBlock, Verdict, write_page
+from latentloop.report.page import Block, FigureBlock, Number, Page, Section, Verdict, write_page
 from latentloop.report.study_figures import FIGURES
 
 KINDS = {"supported": "yes", "not supported": "no", "does not apply": "open"}
@@ -64,13 +64,13 @@ def study_page(
         claims = [claim for claim in study.claims if STATEMENTS[claim.name].needs[-1] == analysis]
         if stored.result is None:
             verdict = Verdict(kind="open", text=f"does not apply: {stored.reason}")
-            sections.append(Section(heading=f"{row.title}: {row.question}", verdict=verdict))
+            sections.append(Section(heading=row.title, blocks=[row.question], verdict=verdict))
             continue
-        blocks: list[Block] = list(_numbers(analysis, stored.result))
+        blocks: list[Block] = [row.question, *_numbers(analysis, stored.result)]
         blocks += [_figure(chart) for chart in charts[analysis].values()]
         if claims:
-            blocks.append(_claims_table(claims))
-        sections.append(Section(heading=f"{row.title}: {row.question}", blocks=blocks, verdict=_overall(claims)))
+            blocks.append(_listed(claims))
+        sections.append(Section(heading=row.title, blocks=blocks, verdict=_overall(claims)))
     size = study.size
     about = f"Method `{model.get('method', '-')}`, model `{model.get('name', '-')}`."
     if size is not None:
@@ -95,14 +95,20 @@ def _summary(study: Study, circuit: Charts) -> Section:
         f"**{study.circuit[:1].upper()}{study.circuit[1:]}.**",
         Number(value=f"{held} of {asked}", label="statements supported", detail="by measurement and intervention"),
         *(_figure(chart) for chart in circuit.values()),
-        _claims_table(study.claims),
+        _listed(study.claims),
     ]
     return Section(heading="What was found", blocks=blocks)
 
 
-def _claims_table(claims: list[Claim]) -> TableBlock:
-    rows = [[claim.statement, claim.verdict, claim.evidence, claim.check] for claim in claims]
-    return TableBlock(columns=["statement", "verdict", "measured", "causal check"], rows=rows)
+def _listed(claims: list[Claim]) -> str:
+    """Return statements with their verdicts, what was measured and what the intervention gave, as a list."""
+    lines = []
+    for claim in claims:
+        parts = [f"**{claim.verdict}**: {claim.statement}."]
+        parts += [f"Measured: {claim.evidence}."] if claim.evidence else []
+        parts.append(f"Check: {claim.check}." if claim.evidence else f"({claim.check})")
+        lines.append(f"- {' '.join(parts)}")
+    return "\n".join(lines)
 
 
 def _overall(claims: list[Claim]) -> Verdict | None:
