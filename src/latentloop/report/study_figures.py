@@ -48,7 +48,9 @@ def embeddings_charts(result: NewValues) -> Charts:
         labels = [
             f"{place} {result.symbols[value]}" if value % 6 == 0 else "" for place in OPERANDS for value in range(size)
         ]
-        panels.append(Panel(kind="heatmap", title=title, x=[""] * len(labels), y=labels, z=similarity, low=-1, high=1))
+        panels.append(
+            Panel(kind="heatmap", title=title, x=[""] * len(labels), y=labels, z=similarity, low=-1.0, high=1.0)
+        )
     return {
         "embeddings": Chart(
             panels=panels,
