@@ -32,9 +32,9 @@ class Entropy:
     """Entropy of every head, and the share of problems solved with sharper attention."""
 
     sizes: list[int]
-    at_rhs: list[Float[ndarray, "size head"]]
+    at_rhs: list[Float[ndarray, "size _head"]]
     """For each layer: at right-hand sides ..."""
-    at_operands: list[Float[ndarray, "size head"]]
+    at_operands: list[Float[ndarray, "size _head"]]
     """... and at operands; empty where the layer is computed at right-hand sides alone."""
     solved: float
     sharpened: list[float]
