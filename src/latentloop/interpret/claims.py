@@ -16,6 +16,10 @@ from latentloop.interpret.probes import OPERANDS
 Verdict = Literal["supported", "not supported", "does not apply"]
 MOVED = 0.9
 """Least share of answers that move, or of problems still solved, for a check to hold."""
+SUFFICIENT = 0.99
+"""Share of triples right, for frequencies to suffice."""
+FEW = 0.6
+"""Largest share of all frequencies that counts as few."""
 GEOMETRY = 0.5
 """Least circulant and orthogonality score."""
 BROKEN = 0.5
@@ -154,10 +158,6 @@ def _frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]
         sites, without = patterns[0].sites, patterns[0].without
         shares = [sites[0].diagonal, sites[-2].diagonal, sites[-1].diagonal]
         others = without.solved_without[1:-1].min()
-        enough = (
-            int((without.triples_strongest >= 0.99).argmax()) + 1 if without.triples_strongest.max() >= 0.99 else None
-        )
-        few = f"{enough} of {len(without.entering)} frequencies suffice" if enough else "no set of frequencies suffices"
         grown = ", ".join(f"{share:.0%}" for share in shares)
         bias = f"{sites[0].energy[0]:.0%} to {sites[-1].energy[0]:.0%}"
         gone = without.solved_without[-1]
@@ -168,11 +168,28 @@ def _frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]
             checked=bool(
                 without.solved > BROKEN and gone <= BROKEN * without.solved and _unharmed(others, without.solved)
             ),
-            check=f"without (a,a,a) {gone:.0%} of problems are solved, without any other group at least {others:.0%}; "
-            f"where values enter, {few}",
+            check=f"without (a,a,a) {gone:.0%} of problems are solved, without any other group at least {others:.0%}",
         )
 
     return find
+
+
+def _few(results: Mapping[str, Any]) -> Finding | str:
+    said, dropped, fewest = [], [], 1.0
+    for pattern in results["fourier"].patterns:
+        without = pattern.without
+        right = without.triples_strongest >= SUFFICIENT
+        enough = int(right.argmax()) + 1 if right.any() else len(right) + 1
+        fewest = min(fewest, enough / len(right))
+        said.append(f"{enough} of {len(right)} for {pattern.name}" if right.any() else f"none for {pattern.name}")
+        strongest = int(without.entering.argmax())
+        dropped.append(f"{without.triples_without_entering[strongest]:.0%}")
+    return Finding(
+        holds=max(one.right for one in results["fourier"].patterns) >= SUFFICIENT,
+        evidence=f"without the strongest frequency where values enter the MLPs, {', '.join(dropped)} of triples are right",
+        checked=fewest <= FEW,
+        check=f"kept alone there, the strongest frequencies suffice for {SUFFICIENT:.0%} of triples: {', '.join(said)}",
+    )
 
 
 def _needed(results: Mapping[str, Any]) -> Finding | str:
@@ -277,17 +294,22 @@ STATEMENTS: dict[str, Statement] = {
         find=_geometry("orthogonality", "orthogonality"),
     ),
     "sums": Statement(
-        text="The last layer's MLPs add modulo p in frequencies: (a,a,a) grows from layer to layer, and the bias falls",
+        text="Sums: from MLP to MLP of the last layer, frequencies (a,a,a) grow, the bias falls, and the answer needs them",
         needs=("fourier",),
         find=_frequencies("+"),
     ),
     "differences": Statement(
-        text="They subtract in the same way, with the signs of frequencies turned",
+        text="Differences: the same, with the signs of subtracted operands' frequencies turned",
         needs=("fourier",),
         find=_frequencies("-"),
     ),
     "products": Statement(
-        text="They multiply in characters of the multiplicative group", needs=("fourier",), find=_frequencies("*")
+        text="Products: the same, in characters of the multiplicative group", needs=("fourier",), find=_frequencies("*")
+    ),
+    "few": Statement(
+        text="The MLPs read values at few frequencies: they compute with Fourier features, not with a table of all values",
+        needs=("fourier",),
+        find=_few,
     ),
     "groups": Statement(
         text="Every head group found is needed, and the other heads are not", needs=("ablation",), find=_needed
