@@ -25,8 +25,8 @@ from latentloop.report.study import study_charts, write_report
 from latentloop.train.checkpoint import Checkpoint
 
 ROOT = Path(__file__).parents[2]
-SMALL = Settings(scenes=2, instances=8, rollouts=32, pairs=8, samples=256)
-TINY = Settings(scenes=1, instances=2, rollouts=4, pairs=2, samples=64)
+SMALL = Settings(scenes=1, instances=4, rollouts=24, pairs=6, samples=160)
+TINY = Settings(scenes=1, instances=1, rollouts=2, pairs=1, samples=32)
 
 
 @pytest.fixture(scope="module")
@@ -240,9 +240,9 @@ def test_other_moduli_and_operands():
 
 def test_the_size_is_the_largest_that_is_solved():
     trained = handmade("names")
-    size = find_size(trained, SMALL, count=10)
+    size = find_size(trained, SMALL)
     assert (size.nodes, size.solved, size.repeats, size.probes_right) == (12, 1, True, 1)
-    random = find_size(handmade("names", random=True), SMALL, count=10)
+    random = find_size(handmade("names", random=True), SMALL)
     assert random.nodes == 12
     assert set(random.tried) == {"12", "8", "6", "5"}
 

@@ -24,6 +24,8 @@ SIZES = (128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 5)
 LEAST_NAMES = 8
 SOLVED = 0.99
 """A size counts as solved from this share of its problems on."""
+ASKED = 100
+"""Problems of each size that is tried, at most."""
 INTERPRET = 14
 """Key of the stream of random numbers of this package."""
 
@@ -95,7 +97,7 @@ def scene_nodes(task: TaskConfig, nodes: int, *, repeats: bool, free: int = 1) -
     return nodes if repeats else max(LEAST_NODES, min(nodes, task.names - free))
 
 
-def find_size(trained: LatentLoop, settings: Settings, count: int = 100) -> Size:
+def find_size(trained: LatentLoop, settings: Settings) -> Size:
     """Find the largest size that a model solves, from the one it was trained on, and whether its probes may repeat names."""
     task, trained_on = trained.run.task, trained.run.graph.nodes
     if task.names < LEAST_NAMES:
@@ -105,7 +107,7 @@ def find_size(trained: LatentLoop, settings: Settings, count: int = 100) -> Size
 
     def solves(nodes: int) -> bool:
         try:
-            answers = trained.solve_problems(published_problems(task, nodes, count))
+            answers = trained.solve_problems(published_problems(task, nodes, min(ASKED, 2 * settings.rollouts)))
         except UserError:  # longer than its absolute positions reach
             return False
         tried[str(nodes)] = float(np.mean([answer.correct for answer in answers]))
