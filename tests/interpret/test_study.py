@@ -12,14 +12,15 @@ from handmade import GRAPH, HEADS, TASK, handmade
 from latentloop.errors import UserError
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.files import read_json
+from latentloop.interpret import errors
 from latentloop.interpret.claims import STATEMENTS
 from latentloop.interpret.registry import ANALYSES
 from latentloop.interpret.results import load
 from latentloop.interpret.study import chosen, interpret, model_file, read_study
-from latentloop.interpret.subject import Settings, find_size
+from latentloop.interpret.subject import Settings, Subject, find_size
 from latentloop.model.build import build_model, weights_of
 from latentloop.presets import preset
-from latentloop.report.charts import Diagram, draw, plotly
+from latentloop.report.charts import Diagram, plotly
 from latentloop.report.page import TRACES
 from latentloop.report.study import study_charts, write_report
 from latentloop.train.checkpoint import Checkpoint
@@ -127,23 +128,13 @@ def test_random_weights_support_nothing(folders):
     assert read_study(folders["random"]).circuit == "none of the known circuits"
 
 
-def test_a_head_that_does_not_attend_is_named_as_the_source(tmp_path):
-    trained = handmade("names")
-    attention = trained.model.layers[0].attention
-    rows = slice(attention.project.weight.shape[1] // HEADS, 2 * (attention.project.weight.shape[1] // HEADS))
-    trained.model.positions.keys[0].weight.data[rows] *= (
-        0.055  # the head of VAR1 now wavers between its token and others
-    )
-    healthy = handmade("names")
-    interpret(healthy, tmp_path, SMALL, only=["embeddings"])
-    study = read_study(tmp_path)
-    from latentloop.interpret import errors
-    from latentloop.interpret.subject import Subject
-
-    size = replace(study.size)
-    result = errors.analyze(
-        Subject(trained=trained, size=size, settings=SMALL), study.results["heads"], study.results["embeddings"]
-    )
+def test_a_head_that_does_not_attend_is_named_as_the_source(folders):
+    trained, study = handmade("names"), read_study(folders["names"])
+    size = trained.model.config.width // HEADS
+    # The head of VAR1 now wavers between its token and others.
+    trained.model.positions.keys[0].weight.data[size : 2 * size] *= 0.055
+    subject = Subject(trained=trained, size=study.size, settings=SMALL)
+    result = errors.analyze(subject, study.results["heads"], study.results["embeddings"])
     assert result.counts["first attention"] > 0
     assert result.counts["first attention"] == sum(result.counts.values())
 
@@ -190,12 +181,11 @@ def test_every_figure_and_the_page_come_from_stored_results(folders):
         for chart in figures.values():
             drawn = plotly(chart)
             assert {trace["type"] for trace in drawn["data"]} <= set(TRACES)
-            assert draw(chart).axes
     page = write_report(folder)
     html = page.read_text()
     assert html.count('class="plot"') == sum(map(len, charts.values()))
     assert "names first" in html.lower()
-    for name in ("heads-names", "flow", "fourier-histograms", "errors", "circuit"):
+    for name in (name for figures in charts.values() for name in figures):
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -224,8 +214,7 @@ def test_what_does_not_apply_says_why(trained, applies, reason, tmp_path):
         assert "\n" not in one.reason
     if reason:
         assert any(reason in one.reason for one in study.stored.values())
-    assert all(claim.verdict != "supported" for claim in study.claims if claim.name not in ("first MLP",))
-    assert write_report(tmp_path).is_file()
+    assert all(claim.verdict != "supported" for claim in study.claims if claim.name != "first MLP")
 
 
 def test_other_moduli_and_operands():
