@@ -122,7 +122,7 @@ def test_a_shared_prefix_changes_nothing(encoding):
         place = [bench.position(RHS)]
         with patch(model, "head_out", part[0, 1, "head_out"], layer=1, positions=place):  # the same again
             torch.testing.assert_close(bench.run(), logits, rtol=1e-4, atol=1e-4)
-        with patch(model, "head_out", lambda x: x + 1.0, layer=1, positions=place):  # a function of what was there
+        with patch(model, "head_out", lambda x: 2 * x, layer=1, positions=place):  # a function of what was there
             moved = bench.run()
         torch.testing.assert_close(moved[:, :-1], logits[:, :-1], rtol=1e-4, atol=1e-4)
         assert not torch.allclose(moved[:, -1], logits[:, -1])

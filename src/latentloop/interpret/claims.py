@@ -130,7 +130,7 @@ def _first_mlp(results: Mapping[str, Any]) -> Finding | str:
     return Finding(
         holds=bool(median <= 0.5),
         evidence=f"it changes the stream by {median:.2f} of its norm (median)",
-        checked=bool(_unharmed(left, results["ablation"].solved)),
+        checked=results["ablation"].solved > BROKEN and _unharmed(left, results["ablation"].solved),
         check=f"without it, {left:.0%} of problems are solved, {results['ablation'].solved:.0%} with it",
     )
 
