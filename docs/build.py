@@ -23,6 +23,8 @@ from latentloop.report.results import PARTS, table
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 MODELS = ("laptop-add", "laptop-all", "laptop-all-4096")
+OPENED = ("laptop-add", "laptop-all")
+"""Models that were interpreted."""
 SEEDS = (0, 1, 2)
 SIZES = (32, 64, 128)
 EXPERIMENTS = ROOT / "experiments"
@@ -43,6 +45,8 @@ def sources() -> dict[str, Any]:
     for name in MODELS:
         kinds = ("evaluation", "certificate", "stress", "metrics")
         found[name] = {kind: _indexed(read_json(ROOT / "checkpoints" / name / f"{kind}.json")) for kind in kinds}
+    for name in OPENED:
+        found[f"{name}-interpret"] = read_json(ROOT / "docs" / "results" / name / "verdicts.json")
     found["derived"] = _derived(found)
     found["experiments"] = load(EXPERIMENTS)
     return found
@@ -386,8 +390,32 @@ def minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
+def statements_table(found: Mapping[str, Any]) -> str:
+    """The verdict on every statement about what a model has learned, with the numbers."""
+    documents = {name: found[f"{name}-interpret"] for name in OPENED}
+    lines = []
+    for number, claim in enumerate(documents[OPENED[0]]["claims"]):
+        cells = []
+        for document in documents.values():
+            one = document["claims"][number]
+            said = "; ".join(part for part in (one["evidence"], one["check"]) if part)
+            cells.append(f"**{one['verdict']}**: {said}")
+        lines.append([claim["statement"], *cells])
+    return table(["statement", *(f"`{name}`" for name in OPENED)], lines)
+
+
+def analyses_table(found: Mapping[str, Any]) -> str:
+    """How long each analysis took."""
+    documents = [found[f"{name}-interpret"] for name in OPENED]
+    lines = [[f"`{name}`", *(f"{one['seconds'][name]:.0f}" for one in documents)] for name in documents[0]["seconds"]]
+    lines.append(["all", *(f"{sum(one['seconds'].values()):.0f}" for one in documents)])
+    return table(["seconds", *(f"`{name}`" for name in OPENED)], lines)
+
+
 TABLES = {
     "reproduce": reproduce_table,
+    "statements": statements_table,
+    "analyses": analyses_table,
     "results": results_table,
     "seeds": seeds_table,
     "worst": worst_table,
@@ -401,6 +429,7 @@ TABLES = {
     **{name: _page_part(name) for name in PARTS},
 }
 PAGES = (
+    "docs/interpret.md",
     "README.md",
     "docs/recipe.md",
     "docs/engine.md",

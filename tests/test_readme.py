@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from latentloop.commands import explore, models, problems, reports, training, trust
+from latentloop.commands import explore, interpret, models, problems, reports, training, trust
 from latentloop.commands.models import Asked
 from latentloop.commands.problems import Sampling
 from latentloop.config import GraphConfig, ModelConfig, PositionsConfig, RunConfig, TaskConfig, TrainConfig
@@ -143,6 +143,7 @@ def test_options_that_docs_name_exist():
         trust.certify,
         trust.stress,
         explore.explore,
+        interpret.interpret,
         reports.report,
         reports.export_onnx,
     ):
@@ -156,6 +157,7 @@ def test_options_that_docs_name_exist():
         "docs/task.md",
         "docs/fidelity.md",
         "docs/explore.md",
+        "docs/interpret.md",
     ):
         for option in re.findall(r"(?<![\w-])--([a-z][a-z-]*\w)", (ROOT / page).read_text()):
             name = option.removeprefix("no-").replace("-", "_")

@@ -25,7 +25,17 @@ DESCRIPTION = (
 def run(words: Sequence[str]) -> None:
     """Run one command. Its arguments are read, and help is shown, without torch."""
     _load_numpy()
-    from latentloop.commands import experiments, explore, figures, models, problems, reports, training, trust
+    from latentloop.commands import (
+        experiments,
+        explore,
+        figures,
+        interpret,
+        models,
+        problems,
+        reports,
+        training,
+        trust,
+    )
 
     name, rest = (words[0], list(words[1:])) if words else ("", [])
     if name == "--version":
@@ -39,7 +49,7 @@ def run(words: Sequence[str]) -> None:
         *(training.presets, train, models.evaluate),
         *(trust.certify, trust.stress),
         *(experiments.reproduce, experiments.sweep, figures.figures),
-        *(explore.explore, reports.report, reports.export_onnx),
+        *(interpret.interpret, explore.explore, reports.report, reports.export_onnx),
     )
     known: dict[str, Callable[..., None]] = {command.__name__.replace("_", "-"): command for command in commands}
     if name in ("--help", "-h"):

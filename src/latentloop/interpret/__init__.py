@@ -1,4 +1,4 @@
-"""What a model has learned: read and replace activations by iteration, layer and name."""
+"""What a model has learned: read and replace activations by iteration, layer and name; analyses, and verdicts on them."""
 
 from latentloop.model.capture import capture, patch
 

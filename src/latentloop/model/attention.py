@@ -214,6 +214,10 @@ class Attention(nn.Module):
         """Return mixed values where each query sees the last few keys only: the cost is linear in the length."""
         batch, heads, length, dim = queries.shape
         columns, window = keys.shape[-2], bias.shape[-1]
+        if chosen is None and columns > length + window:  # after cached keys: only the last of them are within reach
+            keys, values = (x[:, :, -(length + window) :] for x in (keys, values))
+            visible = None if visible is None else visible[..., -(length + window) :]
+            columns = length + window
         if chosen is None:
             chosen = torch.arange(columns - length, columns, device=keys.device).expand(batch, -1)
         near = chosen[..., None] - torch.arange(window, device=keys.device)  # [batch, query, distance]

@@ -7,7 +7,7 @@
 Names are TransformerLens': see ``latentloop.model.tap.NAMES``. Nothing is left behind, whatever happens inside.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
@@ -18,6 +18,8 @@ from latentloop.errors import UserError, nearest
 from latentloop.model.tap import NAMES, Listener, Taps
 
 Key = tuple[int, int | None, str]
+Replacement = Tensor | float | Callable[[Tensor], Tensor]
+"""What takes an activation's place: a value that broadcasts to it, or a function of it."""
 BY_HEAD = ("q", "k", "v", "scores", "pattern", "z", "head_out")
 """Activations [batch, head, position, ..]; others are [batch, position, ..]."""
 
@@ -83,7 +85,7 @@ class _Patch:
     def __init__(
         self,
         name: str,
-        value: Tensor | float,
+        value: Replacement,
         layer: int | None,
         iterations: Sequence[int] | None,
         positions: Sequence[int] | None,
@@ -106,12 +108,15 @@ class _Patch:
             return value
         by_head = name.partition(".")[0] in BY_HEAD
         axis = 2 if by_head else 1
-        new = torch.as_tensor(self.value, dtype=value.dtype, device=value.device)
-        new = new.reshape((1,) * (value.ndim - new.ndim) + new.shape)
-        if new.shape[axis] > 1:  # the part of this block of queries
-            new = new.narrow(axis, start, value.shape[axis])
-        if name in ("scores", "pattern"):  # and of the keys it sees
-            new = new[..., : value.shape[-1]]
+        if callable(self.value):
+            new = self.value(value)
+        else:
+            new = torch.as_tensor(self.value, dtype=value.dtype, device=value.device)
+            new = new.reshape((1,) * (value.ndim - new.ndim) + new.shape)
+            if new.shape[axis] > 1:  # the part of this block of queries
+                new = new.narrow(axis, start, value.shape[axis])
+            if name in ("scores", "pattern"):  # and of the keys it sees
+                new = new[..., : value.shape[-1]]
         elsewhere = torch.ones_like(value, dtype=torch.bool)
         rows = torch.arange(start, start + value.shape[axis], device=value.device)
         if self.positions is not None:
@@ -144,14 +149,16 @@ def capture(
 def patch(
     model: Tapped,
     name: str,
-    value: Tensor | float,
+    value: Replacement,
     *,
     layer: int | None = None,
     iterations: Sequence[int] | None = None,
     positions: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
 ) -> Iterator[None]:
-    """Replace an activation by ``value`` (whole, or anything that broadcasts to it) while the block runs.
+    """Replace an activation by ``value`` (whole, anything that broadcasts to it, or a function of it) while the block runs.
+
+    A function sees scores and patterns a block of queries at a time.
 
     Only at the given layer, iterations, positions (of queries where it has them, else of tokens) and heads; None: all,
     but of ``layer``, which must be given for everything except logits.

@@ -265,6 +265,25 @@ def stress_table(document: dict[str, Any]) -> Table:
     return table
 
 
+def claims_table(document: dict[str, Any], title: str) -> Table:
+    """Show the verdict on every statement, with what was measured and what the intervention gave."""
+    table = Table(
+        box=None, header_style="bold", title=f"{title}: what it has learned", title_justify="left", pad_edge=False
+    )
+    for column in ("statement", "verdict", "measured", "causal check"):
+        table.add_column(column, overflow="fold")
+    styles = {"supported": "green", "not supported": "red", "does not apply": "dim"}
+    for claim in document["claims"]:
+        cells = (
+            claim["statement"],
+            Text(claim["verdict"], style=styles[claim["verdict"]]),
+            claim["evidence"],
+            claim["check"],
+        )
+        table.add_row(*cells)
+    return table
+
+
 def presets_table(presets: Mapping[str, RunConfig], costs: Mapping[str, Any]) -> Table:
     """Show named runs and what they cost."""
     heads = (

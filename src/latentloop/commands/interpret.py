@@ -1,0 +1,75 @@
+"""What a model has learned: interpret."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import arg
+
+from latentloop.commands.models import DEFAULT, Asked, result_path
+from latentloop.commands.terminal import Json, errors, print_json, progress
+from latentloop.commands.terminal import output as standard_output
+from latentloop.errors import UserError
+from latentloop.files import check_writable, read_json
+
+MAX_INSTANCES = 1_000_000
+
+
+def interpret(
+    model: Asked = DEFAULT,
+    *,
+    output: Path | None = None,
+    full: bool = False,
+    only: Annotated[tuple[str, ...], arg(metavar="[NAME ...]")] = (),
+    instances: int | None = None,
+    json: Json = False,
+) -> None:
+    """Open a model: which heads do what, in which frequencies it computes, where its errors come from, with causal checks.
+
+    Every analysis that applies to the model is run, and says why where it does not. Results, figures and one offline HTML page
+    go to a folder. An analysis whose result is there already, for the same weights and settings, is not run again: after
+    Ctrl-C the same command goes on.
+
+    Args:
+        model: Which model to open, and where it runs.
+        output: Folder for results, figures and the page. Default: in results/, named after the model.
+        full: Attribute errors on 23,000 problems, as the paper does, and not on 256.
+        only: Names of analyses to run, with those they need: heads, circuits, flow, ablation, sinks, residual, embeddings,
+            fourier, errors, entropy, recompute, iterations, drift. Default: all of them.
+        instances: Problems to attribute errors on, where neither 256 nor 23,000 will do.
+        json: Print one JSON document on standard output, and nothing else there.
+    """
+    if instances is not None and (full or not 1 <= instances <= MAX_INSTANCES):
+        raise UserError(f"--instances must be 1 to {MAX_INSTANCES:,}, and not with --full, got {instances}")
+    from latentloop.interpret.study import FULL, VERDICTS, chosen, interpret, model_file
+    from latentloop.interpret.subject import Settings
+    from latentloop.report.console import claims_table
+    from latentloop.report.study import write_report
+
+    settings = FULL if full else Settings()
+    settings = settings if instances is None else replace(settings, instances=instances)
+    chosen(only)  # a wrong name is refused before weights are read
+    trained = model.load()
+    folder = output or result_path(None, model, trained, "interpret", {}).with_suffix("")
+    check_writable(folder / f"{VERDICTS}.json")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--output must be a folder, and {folder} is a file")
+
+    model_file(folder, model.describe(trained))
+    with progress("analyses", len(chosen(only)) + trained.method.latent) as advance:
+
+        def told(name: str, how: str) -> None:
+            if how != "done":
+                errors.print(f"{name}: {how}")
+            if how != "running":
+                advance(1)
+
+        study = interpret(trained, folder, settings, only=only, told=told)
+    written = write_report(folder)
+    document: dict[str, Any] = read_json(folder / f"{VERDICTS}.json")
+    if json:
+        print_json(document | {"model": model.describe(trained)})
+    else:
+        standard_output().print(claims_table(document, model.title))
+        standard_output().print(f"circuit: {study.circuit}")
+    errors.print(f"wrote {folder} and {written}")

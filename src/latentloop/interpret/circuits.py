@@ -1,0 +1,117 @@
+"""What do head groups copy? The norm amplification of each factor's embeddings by the group's combined OV matrix.
+
+The OV matrix of a group is the sum over its heads of W_V W_O. Inputs are embeddings after the layer's own LayerNorm, without
+its bias, as attention sees them; the raw product is kept too. Where the first layer looks values up, the matrix of the last
+layer is also multiplied by that of the look-up. Cost: none, weights alone.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from numpy import ndarray
+from torch import Tensor, nn
+
+from latentloop.interpret.heads import Heads
+from latentloop.interpret.subject import Subject
+from latentloop.model.transformer import Transformer
+from latentloop.tokens.vocabulary import FACTORS, NOT_APPLICABLE
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupCopies:
+    """One head group of a layer."""
+
+    layer: int
+    group: str
+    heads: list[int]
+    amplification: dict[str, dict[str, Float[ndarray, "symbol"]]]
+    """By input (normed, raw, looked up) and factor: |W x| / |x| for each embedding x."""
+    copied: str
+    """The factor that is amplified most, normed, or as it is looked up where the group reads what a look-up brought."""
+    margin: float
+    """Its mean amplification over that of the next factor."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copies:
+    """All groups of all layers."""
+
+    groups: list[GroupCopies]
+    factors: list[str]
+
+
+def ov_matrix(model: Transformer, layer: int, heads: list[int]) -> Float[Tensor, "width width"]:
+    """Return the sum of W_O W_V over heads, for column vectors: what is added is this matrix times what is attended to."""
+    attention = model.layers[layer].attention
+    width = model.config.width
+    values = attention.project.weight[2 * width :].unflatten(0, (attention.heads, -1))  # pyrefly: ignore
+    outputs = attention.out.weight.unflatten(1, (attention.heads, -1))  # pyrefly: ignore
+    return torch.einsum("ohd,hdi->oi", outputs[:, heads], values[heads]).detach()
+
+
+def norm_amplification(matrix: Float[Tensor, "out in"], x: Float[Tensor, "symbol in"]) -> Float[Tensor, "symbol"]:
+    """Return |W x| / |x| for each row x; 0 for a row of zeros."""
+    return (x @ matrix.mT).norm(dim=-1) / x.norm(dim=-1).clamp(min=1e-12)
+
+
+def normed(x: Float[Tensor, "*rows width"], norm: nn.LayerNorm) -> Float[Tensor, "*rows width"]:
+    """Apply a LayerNorm without its bias."""
+    return F.layer_norm(x, x.shape[-1:], norm.weight, None, norm.eps).detach()
+
+
+def factor_embeddings(model: Transformer) -> dict[str, Float[Tensor, "symbol width"]]:
+    """Return the embeddings of each factor; of names, those that there are."""
+    found: dict[str, Tensor] = {}
+    for factor in FACTORS:
+        table = model.embeddings[factor].weight.detach()  # pyrefly: ignore
+        symbols = model.vocabulary.symbols(factor)
+        found[factor] = table[:-1] if factor == "variable" and symbols[-1] == NOT_APPLICABLE else table
+    return found
+
+
+def looked_up(model: Transformer, heads: Heads, x: Float[Tensor, "symbol width"]) -> Float[Tensor, "symbol width"]:
+    """Return what the first layer's look-up heads make of embeddings."""
+    first = ov_matrix(model, 0, heads.layers[0].lookups)
+    return normed(x, model.layers[0].attention_norm) @ first.mT  # pyrefly: ignore
+
+
+def analyze(subject: Subject, heads: Heads) -> Copies:
+    """Put all embeddings through the OV matrices of all groups."""
+    model, embeddings = subject.model, factor_embeddings(subject.model)
+    found = []
+    for number, layer in enumerate(heads.layers):
+        last = number == len(heads.layers) - 1
+        for group, chosen in layer.groups(last=last).items():
+            by_input = {
+                kind: {factor: norm_amplification(matrix, x).cpu().numpy() for factor, x in inputs.items()}
+                for kind, (matrix, inputs) in _inputs(model, heads, number, chosen, embeddings).items()
+            }
+            reads_lookups = "looked up" in by_input and group.startswith("value")
+            means = {factor: x.mean() for factor, x in by_input["looked up" if reads_lookups else "normed"].items()}
+            best, second = sorted(means, key=lambda factor: -means[factor])[:2]
+            found.append(
+                GroupCopies(
+                    layer=number,
+                    group=group,
+                    heads=chosen,
+                    amplification=by_input,
+                    copied=best,
+                    margin=float(means[best] / max(means[second], 1e-12)),
+                )
+            )
+    return Copies(groups=found, factors=list(FACTORS))
+
+
+def _inputs(
+    model: Transformer, heads: Heads, layer: int, chosen: list[int], embeddings: dict[str, Tensor]
+) -> dict[str, tuple[Tensor, dict[str, Tensor]]]:
+    """Return, by kind of input, the matrix and what it is applied to."""
+    matrix = ov_matrix(model, layer, chosen)
+    norms = [model.layers[number].attention_norm for number in (layer, 0)]
+    own, first = ({f: normed(x, norm) for f, x in embeddings.items()} for norm in norms)  # pyrefly: ignore
+    found = {"normed": (matrix, own), "raw": (matrix, embeddings)}
+    if layer and heads.layers[0].lookups:  # embeddings as they come through the look-up
+        found["looked up"] = matrix @ ov_matrix(model, 0, heads.layers[0].lookups), first
+    return found

@@ -1,0 +1,81 @@
+"""Can the state be read at every iteration, and does it hold? Decoded values against the oracle's, and change when done.
+
+For methods that carry hidden vectors, the state is what they decode to: it may be right while the vectors drift. Cost: a
+roll-out of 64 problems to a few iterations past their depth.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+
+from latentloop.interpret.ablation import ablation_problems
+from latentloop.interpret.subject import Subject
+from latentloop.model.recurrence import Fixed, iterate
+from latentloop.task.graph import EMPTY
+from latentloop.task.oracle import solve, trace
+from latentloop.tokens.state import encode_state
+
+BEYOND = 16
+"""Iterations past the deepest problem."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """What is decoded after 1, 2, 3, ... iterations."""
+
+    right: Float[ndarray, "iteration"]
+    """Share of right-hand sides that decode to what the layer-by-layer algorithm has then, empty ones included."""
+    known_right: Float[ndarray, "iteration"]
+    """The same among values that are known by then."""
+    change: Float[ndarray, "iteration"]
+    """Mean relative change of the vector at right-hand sides, |h(t) - h(t - 1)| / |h(t - 1)|; 0 at the first iteration."""
+    margin: Float[ndarray, "iteration"]
+    """Median distance of the largest logit from the next, at values that are known."""
+    deepest: int
+    """Iterations that the deepest problem needs."""
+    carries: str
+
+
+@torch.inference_mode()
+def analyze(subject: Subject) -> Drift:
+    """Follow problems past their solution."""
+    problems = ablation_problems(subject)
+    model, device = subject.model, subject.model.norm.weight.device
+    depths = solve(problems).depths
+    states = trace(problems)
+    state, layout = encode_state(problems, subject.vocabulary)
+    state, layout = state.to(device), layout.to(device)
+    exists, modulus = problems.exists, problems.modulus
+    right, known_right, change, margin = [], [], [], []
+    before = None
+    total = model.method.iterations or int(depths.max()) + BEYOND
+    for number, (reached, output) in enumerate(iterate(model, state, layout, Fixed(total)), 1):
+        symbols = layout.read(reached.value).cpu().numpy()
+        said = np.where(symbols < modulus, symbols, EMPTY)
+        truth = states[min(number, len(states) - 1)]
+        known = exists & (depths <= number)
+        right.append(float((said == truth)[exists].mean()))
+        known_right.append(float((said == truth)[known].mean()))
+        pinned = model.method.pin_static
+        index = layout.rhs[..., None]
+        hidden = output.hidden if pinned else output.hidden.gather(1, index.expand(-1, -1, output.hidden.shape[-1]))
+        logits = output.logits["value"]
+        logits = logits if pinned else logits.gather(1, index.expand(-1, -1, logits.shape[-1]))
+        top = logits.topk(2).values.cpu().numpy()
+        margin.append(float(np.median((top[..., 0] - top[..., 1])[known])))
+        moved = 0.0
+        if before is not None:
+            moved = float(((hidden - before).norm(dim=-1) / before.norm(dim=-1)).cpu().numpy()[exists].mean())
+        change.append(moved)
+        before = hidden
+    return Drift(
+        right=np.array(right),
+        known_right=np.array(known_right),
+        change=np.array(change),
+        margin=np.array(margin),
+        deepest=int(depths.max()),
+        carries=model.method.row.carries,
+    )

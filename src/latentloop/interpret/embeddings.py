@@ -1,0 +1,198 @@
+"""How are values laid out where the last MLPs read them? Cosine similarity of new-value embeddings, from weights and measured.
+
+From weights, new_value_i(v) is the OV matrix of operand i's group times the embedding of v (through the look-up, where the
+first layer has one). Measured, it is what the last layer's attention adds when operand i is worth v: outputs for random
+values are fitted by a constant and one vector for each operand and value, whose mean over numbers is 0. A circulant
+similarity depends on v - w alone; what that explains of the similarities off the diagonal is the circulant score.
+Cost: 1,024 probes for each number of operands.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+from torch import Tensor
+
+from latentloop.config import MAX_FAN_IN
+from latentloop.interpret.circuits import factor_embeddings, looked_up, normed, ov_matrix
+from latentloop.interpret.heads import Heads, head_outputs
+from latentloop.interpret.probes import OPERANDS, RHS
+from latentloop.interpret.shared import Bench
+from latentloop.interpret.subject import INTERPRET, Subject
+from latentloop.model.capture import patch
+from latentloop.task.graph import EMPTY
+from latentloop.task.splits import generator
+
+EXCHANGES = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Additive:
+    """What the last layer's attention adds, as a constant and a vector for each operand's value."""
+
+    mean: Float[ndarray, "operand width"]
+    """The constant; operands that share heads have the same."""
+    vectors: Float[ndarray, "operand symbol width"]
+    """For numbers and, last, empty."""
+    explained: float
+    """Share of the variance that the fit explains."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewValues:
+    """New-value embeddings of the three operands, and their geometry."""
+
+    symbols: list[str]
+    """Of the value factor: numbers, N/A, empty."""
+    similarity: Float[ndarray, "row row"] | None
+    """Cosines of the vectors from weights, operand by operand; None where the operands have no head groups of their own."""
+    raw_similarity: Float[ndarray, "row row"] | None
+    """The same without the LayerNorm."""
+    measured: dict[str, Additive]
+    """By the number of operands of the equation: "3", "2" and "1"."""
+    measured_similarity: Float[ndarray, "number number"]
+    """Cosines of the measured vectors of numbers, with three operands."""
+    circulant: dict[str, float]
+    """Mean circulant score of the operands: of ``weights``, ``raw`` and ``measured`` vectors."""
+    orthogonality: dict[str, float]
+    """1 - the largest absolute cosine of a vector with any of another operand, on average."""
+    moved: float
+    """Share of answers that move as the arithmetic says when one measured vector is exchanged for another."""
+    grouped: bool
+    """Whether measured vectors are those of each operand's own heads, or of all heads together."""
+    heads: list[list[int]]
+
+
+def cosines(vectors: Float[ndarray, "row width"]) -> Float[ndarray, "row row"]:
+    """Return the cosine of every two vectors."""
+    size = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    unit = vectors / np.maximum(size, 1e-12)
+    return unit @ unit.T
+
+
+def circulant_score(similarity: Float[ndarray, "value value"]) -> float:
+    """Return the share of the variance off the diagonal that differences modulo p explain; 1 where there is no variance."""
+    count = len(similarity)
+    apart = (np.arange(count)[:, None] - np.arange(count)) % count
+    off = apart != 0
+    total = similarity[off].var()
+    if total < 1e-8:
+        return 1.0
+    means = np.array([similarity[apart == distance].mean() for distance in range(count)])
+    return float(1 - (similarity - means[apart])[off].var() / total)
+
+
+def orthogonality_score(similarity: Float[ndarray, "row row"], operands: int = 3) -> float:
+    """Return 1 - the largest absolute cosine of a vector with any vector of another operand, on average.
+
+    A mean over all pairs would hide that two operands use the same vectors.
+    """
+    which = np.arange(len(similarity)) // (len(similarity) // operands)
+    elsewhere = np.where(which[:, None] != which, np.abs(similarity), 0)
+    return float(1 - elsewhere.max(1).mean())
+
+
+def new_values(subject: Subject, heads: Heads, *, raw: bool) -> Float[Tensor, "operand symbol width"]:
+    """Return the vectors from weights."""
+    model, last = subject.model, len(heads.layers) - 1
+    x = factor_embeddings(model)["value"]
+    norm = model.layers[last].attention_norm
+    if last > 0 and heads.layers[0].lookups:
+        x = looked_up(model, heads, x)
+    x = x if raw else normed(x, norm)  # pyrefly: ignore
+    groups = heads.layers[last].values_at_rhs
+    return torch.stack([x @ ov_matrix(model, last, groups[place]).mT for place in OPERANDS])
+
+
+def analyze(subject: Subject, heads: Heads) -> NewValues:
+    """Compare new-value embeddings with each other."""
+    modulus, groups = subject.task.modulus, heads.layers[-1].values_at_rhs
+    grouped = heads.layers[-1].disjoint
+    every = sorted({head for some in groups.values() for head in some})
+    chosen = [groups[place] if grouped else every for place in OPERANDS]
+    similarities: dict[str, ndarray] = {}
+    if grouped:
+        for kind, raw in (("weights", False), ("raw", True)):
+            vectors = new_values(subject, heads, raw=raw).flatten(0, 1).cpu().numpy().astype(np.float64)
+            similarities[kind] = cosines(vectors)
+    measured = {str(count): measure(subject, chosen, count) for count in range(MAX_FAN_IN, 0, -1)}
+    numbers = measured[str(MAX_FAN_IN)].vectors[:, :modulus]
+    similarities["measured"] = cosines(numbers.reshape(-1, numbers.shape[-1]))
+    symbols = list(subject.vocabulary.symbols("value"))
+    return NewValues(
+        symbols=symbols,
+        similarity=similarities.get("weights"),
+        raw_similarity=similarities.get("raw"),
+        measured=measured,
+        measured_similarity=similarities["measured"],
+        circulant={kind: _mean_circulant(found, modulus) for kind, found in similarities.items()},
+        orthogonality={kind: orthogonality_score(found) for kind, found in similarities.items()},
+        moved=exchange(subject, measured[str(MAX_FAN_IN)]),
+        grouped=grouped,
+        heads=chosen,
+    )
+
+
+def measure(subject: Subject, chosen: list[list[int]], operands: int) -> Additive:
+    """Fit what each operand's heads add at the right-hand side of probes with so many operands and random values."""
+    modulus, scenes = subject.task.modulus, list(subject.scenes(key=7))
+    outputs, designs = [], []
+    for number, scene in enumerate(scenes):
+        rng = generator(subject.settings.seed, INTERPRET, 10, number, operands)
+        symbols = rng.integers(
+            0, modulus + 1, (-(-subject.settings.samples // len(scenes)), MAX_FAN_IN)
+        )  # the last one is empty
+        found = head_outputs(
+            subject.model, scene.probes(values=np.where(symbols == modulus, EMPTY, symbols), operands=operands)
+        )
+        outputs.append(np.stack([found[-1][:, some, -1].sum(1).double().numpy() for some in chosen[-operands:]]))
+        designs.append(np.eye(modulus + 1)[symbols[:, -operands:]].reshape(len(symbols), -1))
+    return fit(np.concatenate(outputs, axis=1), np.concatenate(designs), modulus)
+
+
+def fit(
+    outputs: Float[ndarray, "operand sample width"], design: Float[ndarray, "sample column"], modulus: int
+) -> Additive:
+    """Fit a constant and a vector for each operand and symbol, by least squares; center vectors over numbers."""
+    operands = len(outputs)
+    columns = np.concatenate([np.ones((len(design), 1)), design], axis=1)
+    solved = [np.linalg.lstsq(columns, output, rcond=None)[0] for output in outputs]
+    vectors, means, missed, total = [], [], 0.0, 0.0
+    for operand, (found, output) in enumerate(zip(solved, outputs, strict=True)):
+        by_operand = found[1:].reshape(operands, modulus + 1, -1)
+        centers = by_operand[:, :modulus].mean(1, keepdims=True)
+        vectors.append((by_operand - centers)[operand])
+        means.append(found[0] + centers.sum(0)[0])
+        missed += float(((output - columns @ found) ** 2).sum())
+        total += float(((output - output.mean(0)) ** 2).sum())
+    return Additive(mean=np.stack(means), vectors=np.stack(vectors), explained=1 - missed / max(total, 1e-30))
+
+
+def exchange(subject: Subject, fitted: Additive) -> float:
+    """Add the difference of two numbers' vectors to the stream at the right-hand side; return how often the answer follows."""
+    moved = []
+    modulus, last = subject.task.modulus, len(subject.model.layers) - 1
+    vectors = torch.from_numpy(fitted.vectors).to(subject.model.norm.weight)
+    for number, scene in enumerate(subject.scenes(key=7)):
+        rng = generator(subject.settings.seed, INTERPRET, 13, number)
+        values = rng.integers(0, modulus, (EXCHANGES, MAX_FAN_IN))
+        which = rng.integers(0, MAX_FAN_IN, EXCHANGES)
+        rows = np.arange(EXCHANGES)
+        other = values.copy()
+        other[rows, which] = (values[rows, which] + rng.integers(1, modulus, EXCHANGES)) % modulus
+        bench = Bench(subject.model, scene.probes(values=values), chunk=EXCHANGES)
+        change = vectors[which, other[rows, which]] - vectors[which, values[rows, which]]
+        place = [bench.position(RHS)]
+        with patch(subject.model, "resid_mid", lambda x, c=change: x + c[:, None], layer=last, positions=place):
+            answers = bench.answers().numpy()
+        wanted = scene.probes(values=other).answers
+        moved.append((answers == wanted)[wanted != bench.probes.answers])
+    return float(np.concatenate(moved).mean())
+
+
+def _mean_circulant(similarity: ndarray, modulus: int) -> float:
+    size = len(similarity) // len(OPERANDS)
+    starts = [which * size for which in range(len(OPERANDS))]
+    return float(np.mean([circulant_score(similarity[s : s + modulus, s : s + modulus]) for s in starts]))

@@ -1,0 +1,98 @@
+"""Does attention stay sharp as problems grow? Its entropy by size, and what happens when it is made sharper still.
+
+Entropies are means over right-hand sides and over operands, in nats, at the last iteration that a problem needs. A layer that
+looks things up should not mind if all scores are multiplied by a large number; one that mixes on purpose does. Cost: a few
+problems of every size, and a roll-out for each layer.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+from torch import Tensor
+
+from latentloop.interpret.ablation import ablation_problems, solved_share
+from latentloop.interpret.subject import SIZES, Subject
+from latentloop.model.capture import capture, patch
+from latentloop.model.recurrence import Fixed, iterate
+from latentloop.task.oracle import solve
+from latentloop.task.splits import published_problems
+from latentloop.tokens.state import encode_state, with_values
+
+PROBLEMS = 4
+"""Of each size."""
+SHARPER = 100.0
+"""What scores are multiplied by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entropy:
+    """Entropy of every head, and the share of problems solved with sharper attention."""
+
+    sizes: list[int]
+    at_rhs: list[Float[ndarray, "size _head"]]
+    """For each layer: at right-hand sides ..."""
+    at_operands: list[Float[ndarray, "size _head"]]
+    """... and at operands; empty where the layer is computed at right-hand sides alone."""
+    solved: float
+    sharpened: list[float]
+    """Share of problems solved when one layer's scores are multiplied, for each layer."""
+    nodes: int
+
+
+def entropy(pattern: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows"]:
+    """Return the entropy of attention, in nats."""
+    return torch.special.entr(pattern).sum(-1)
+
+
+@torch.inference_mode()
+def analyze(subject: Subject) -> Entropy:
+    """Measure every size that the model has names for."""
+    sizes = sorted(size for size in SIZES if 8 <= size <= max(subject.size.nodes, 8) and size <= subject.task.names)
+    layers = len(subject.model.layers)
+    rhs: list[list[ndarray]] = [[] for _ in range(layers)]
+    operands: list[list[ndarray]] = [[] for _ in range(layers)]
+    for size in sizes:
+        found = [_problem(subject, size, number) for number in range(PROBLEMS)]
+        for layer in range(layers):
+            rhs[layer].append(np.mean([one[layer][0] for one in found], axis=0))
+            operands[layer].append(np.mean([one[layer][1] for one in found], axis=0))
+    problems = ablation_problems(subject)
+    sharpened = []
+    for layer in range(layers):
+        with patch(subject.model, "scores", lambda scores: scores * SHARPER, layer=layer):
+            sharpened.append(solved_share(subject, problems)[0])
+    return Entropy(
+        sizes=sizes,
+        at_rhs=[np.stack(parts) for parts in rhs],
+        at_operands=[np.stack(parts) for parts in operands],
+        solved=solved_share(subject, problems)[0],
+        sharpened=sharpened,
+        nodes=problems.width,
+    )
+
+
+def _problem(subject: Subject, size: int, number: int) -> list[tuple[ndarray, ndarray]]:
+    """Return the entropy of every head of every layer, at right-hand sides and at operands, in one problem."""
+    model, device = subject.model, subject.model.norm.weight.device
+    problems = published_problems(subject.task, size, 1, skip=number)
+    solution = solve(problems)
+    state, layout = encode_state(problems, subject.vocabulary)
+    times = model.method.iterations or int(solution.depths.max())
+    if model.method.row.carries == "state":  # the state before the last iteration is known
+        state, times = with_values(state, layout, solution.values, subject.vocabulary), 1
+    state, layout = state.to(device), layout.to(device)
+    with capture(model, ["pattern"], iterations=[times - 1]) as seen:
+        for _ in iterate(model, state, layout, Fixed(times)):
+            pass
+    found = []
+    for layer in range(len(model.layers)):
+        by_query = entropy(seen[times - 1, layer, "pattern"])[0].cpu()  # [head, query]
+        everywhere = by_query.shape[1] == layout.mask.shape[1]
+        places = layout.operand[0][layout.operand[0] > 0].cpu()
+        at_rhs = by_query[:, layout.rhs[0].cpu()] if everywhere else by_query
+        at_operands = by_query[:, places] if everywhere else by_query[:, :0]
+        found.append((at_rhs.mean(1).numpy(), at_operands.mean(1).nan_to_num().numpy()))
+    return found

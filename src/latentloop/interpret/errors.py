@@ -1,0 +1,212 @@
+"""Where do errors come from? Each wrong value is put down to the first part of the circuit that did not do its work.
+
+At every right-hand side and iteration of plain problems: does the first layer's group attend where it should (0.9 of its
+attention), is what the last layer's heads add what the operands' values give (cosine 0.9, of measured new-value embeddings),
+is the decoded value what the model's own state gives? The first that fails is the source. Where depth >= iteration the value
+is still to be computed; where depth < iteration it is there already. Cost: one roll-out of all problems with attention kept.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
+from torch import Tensor
+
+from latentloop.config import MAX_FAN_IN
+from latentloop.interpret.embeddings import NewValues
+from latentloop.interpret.heads import Heads
+from latentloop.interpret.probes import OPERANDS
+from latentloop.interpret.subject import Subject
+from latentloop.model.capture import capture
+from latentloop.model.recurrence import update
+from latentloop.task.graph import EMPTY, Problems
+from latentloop.task.oracle import solve
+from latentloop.task.oracle import update as true_update
+from latentloop.task.splits import published_problems
+from latentloop.tokens.state import Layout, State, encode_state
+
+ATTENTION = 0.9
+"""Least attention of a group to the token it is for."""
+COSINE = 0.9
+"""Least cosine of what a group adds with the new-value embedding it should add."""
+SOURCES = ("first attention", "second copy", "feed-forward", "leaf")
+"""In their order of precedence; a leaf has no operand to attend to."""
+BINS = 50
+BEYOND = 3
+"""Iterations after the last value is known."""
+PATTERNS_AT_ONCE = 2**25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """Wrong values by source, and histograms of what the sources are told by."""
+
+    instances: int
+    nodes: int
+    checked: int
+    """Values with depth >= iteration."""
+    counts: dict[str, int]
+    """Wrong values by source."""
+    circuit: str
+    """What the first layer's groups are for: names at right-hand sides, or look-ups at operands."""
+    grouped: bool
+    """Whether operands have last-layer heads of their own; else the cosine is that of all heads and operands together."""
+    attention_edges: Float[ndarray, "edge"]
+    attention: Int[ndarray, "row operand correct bin"]
+    """Counts of the group's attention; rows are depth >= iteration and depth < iteration; wrong values first."""
+    cosine_edges: Float[ndarray, "edge"]
+    cosine: Int[ndarray, "row operand correct bin"]
+    low_attention: Float[ndarray, "row"]
+    """Share of operands that get less than the threshold of attention, by row."""
+
+
+@torch.inference_mode()
+def analyze(
+    subject: Subject, heads: Heads, values: NewValues, advance: Callable[[int], None] = lambda done: None
+) -> Errors:
+    """Roll the model out on plain problems."""
+    first = heads.layers[0]
+    names = all(first.names_at_rhs[place] for place in OPERANDS)
+    layers, nodes = len(heads.layers), subject.size.nodes
+    problems = published_problems(subject.task, nodes, subject.settings.instances)
+    tally = _Tally(subject, heads, values, names=names)
+    length = 8 * nodes
+    room = max(1, PATTERNS_AT_ONCE // (length**2 * first.norm.shape[1]))
+    assert layers > 1
+    for start in range(0, len(problems), room):
+        some = problems[start : start + room]
+        tally.roll_out(some)
+        advance(len(some))
+    wrong = tally.counts
+    return Errors(
+        instances=len(problems),
+        nodes=nodes,
+        checked=tally.checked,
+        counts={source: int(wrong[place]) for place, source in enumerate(SOURCES)},
+        circuit="names" if names else "look-up",
+        grouped=values.grouped,
+        attention_edges=tally.attention_edges,
+        attention=tally.attention,
+        cosine_edges=tally.cosine_edges,
+        cosine=tally.cosine,
+        low_attention=tally.low / np.maximum(tally.seen, 1),
+    )
+
+
+class _Tally:
+    """Counts over all problems."""
+
+    def __init__(self, subject: Subject, heads: Heads, values: NewValues, *, names: bool) -> None:
+        self.subject, self.values, self.names = subject, values, names
+        first = heads.layers[0]
+        self.groups = [first.names_at_rhs[place] if names else first.lookups for place in OPERANDS]
+        self.attention_edges, self.cosine_edges = np.linspace(0, 1, BINS + 1), np.linspace(-1, 1, BINS + 1)
+        self.attention = np.zeros((2, MAX_FAN_IN, 2, BINS), np.int64)
+        self.cosine = np.zeros((2, MAX_FAN_IN, 2, BINS), np.int64)
+        self.counts = np.zeros(len(SOURCES), np.int64)
+        self.checked = 0
+        self.low, self.seen = np.zeros(2), np.zeros(2)
+
+    def roll_out(self, problems: Problems) -> None:
+        """Follow some problems beyond their solution."""
+        subject, device = self.subject, self.subject.model.norm.weight.device
+        solution = solve(problems)
+        state, layout = encode_state(problems, subject.vocabulary)
+        state, layout = state.to(device), layout.to(device)
+        last = len(subject.model.layers) - 1
+        for iteration in range(1, int(solution.depths.max()) + BEYOND + 1):
+            with (
+                capture(subject.model, ["pattern"], layers=[0]) as first,
+                capture(subject.model, ["head_out"], layers=[last]) as second,
+            ):
+                following, _ = update(subject.model, state, layout)
+            attention = self._attention(first[iteration - 1, 0, "pattern"], state, layout)
+            cosine = self._cosine(second[iteration - 1, last, "head_out"], state, layout)
+            before = _node_values(state, layout, problems.modulus)
+            right = _node_values(following, layout, problems.modulus) == true_update(problems, before)
+            late = solution.depths < iteration
+            for row, chosen in enumerate((~late & problems.exists, late & problems.exists)):
+                self._add(row, chosen, attention, cosine, right, problems)
+            state = following
+
+    def _add(
+        self, row: int, chosen: ndarray, attention: ndarray, cosine: ndarray, right: ndarray, problems: Problems
+    ) -> None:
+        for correct in (0, 1):
+            some = chosen & (right == correct)
+            for operand in range(MAX_FAN_IN):
+                for counts, found, edges in (
+                    (self.attention, attention, self.attention_edges),
+                    (self.cosine, cosine, self.cosine_edges),
+                ):
+                    numbers = found[some][:, operand]
+                    counts[row, operand, correct] += np.histogram(numbers[~np.isnan(numbers)].clip(-1, 1), edges)[0]
+        known = ~np.isnan(attention[chosen])
+        self.seen[row] += known.sum()
+        self.low[row] += (attention[chosen] < ATTENTION).sum()
+        if row:
+            return
+        self.checked += int(chosen.sum())
+        wrong = chosen & ~right
+        source = attribute(attention[wrong], cosine[wrong], problems.fan_in[wrong] == 0)
+        self.counts += np.bincount(source, minlength=len(SOURCES))
+
+    def _attention(self, pattern: Tensor, state: State, layout: Layout) -> Float[ndarray, "batch node 3"]:
+        """Return each operand's attention by its group; operands count from the right-hand side, NaN where there is none."""
+        batch = torch.arange(len(layout), device=pattern.device)[:, None]
+        found = torch.full(layout.operand.shape, torch.nan, device=pattern.device)
+        for place in range(MAX_FAN_IN):
+            operand = layout.operand[..., place]  # [batch, node], from the left
+            definition = layout.rhs.gather(1, layout.parent[..., place])
+            query, key = (layout.rhs, operand) if self.names else (operand, definition)
+            weight = pattern[batch, :, query, key]  # [batch, node, head]
+            role = MAX_FAN_IN - layout.fan_in + place
+            known = place < layout.fan_in
+            if not self.names:  # a look-up is for numbers: what it finds where there is none does not matter
+                known = known & (state.value.gather(1, definition) < self.subject.task.modulus)
+            for target, group in enumerate(self.groups):
+                here = known & (role == target)
+                found[..., target] = torch.where(here, weight[..., group].mean(-1), found[..., target])
+        return found.cpu().numpy()
+
+    def _cosine(self, outputs: Tensor, state: State, layout: Layout) -> Float[ndarray, "batch node 3"]:
+        """Return the cosine of what each operand's heads add with what they should add."""
+        if outputs.shape[2] != layout.rhs.shape[1]:  # computed everywhere
+            index = layout.rhs[:, None, :, None].expand(-1, outputs.shape[1], -1, outputs.shape[-1])
+            outputs = outputs.gather(2, index)
+        modulus = self.subject.task.modulus
+        symbols = layout.read(state.value).clamp(max=modulus)  # what is no number counts as empty
+        held = symbols.gather(1, layout.parent.flatten(1)).unflatten(1, layout.parent.shape[1:])  # [batch, node, 3]
+        found = torch.full(layout.operand.shape, torch.nan, device=outputs.device)
+        for operands in range(1, MAX_FAN_IN + 1):
+            fitted = self.values.measured[str(operands)]
+            vectors = torch.from_numpy(fitted.vectors).float().to(outputs.device)  # [operand, symbol, width]
+            means = torch.from_numpy(fitted.mean).float().to(outputs.device)
+            target = torch.stack([vectors[place][held[..., place]] for place in range(operands)])
+            groups = self.values.heads[-operands:]
+            added = torch.stack([outputs[:, some].sum(1) for some in groups]) - means[:, None, None]
+            if not self.values.grouped:
+                target = target.sum(0, keepdim=True).expand_as(target)
+            cosine = torch.cosine_similarity(added, target, dim=-1)  # [operand, batch, node]
+            here = layout.fan_in == operands
+            for place in range(operands):
+                role = MAX_FAN_IN - operands + place
+                found[..., role] = torch.where(here, cosine[place], found[..., role])
+        return found.cpu().numpy()
+
+
+def attribute(
+    attention: Float[ndarray, "wrong 3"], cosine: Float[ndarray, "wrong 3"], leaf: Bool[ndarray, "wrong"]
+) -> Int[ndarray, "wrong"]:
+    """Return the source of each wrong value, by precedence; NaN stands for an operand that is not there."""
+    first = (attention < ATTENTION).any(-1)
+    second = (cosine < COSINE).any(-1)
+    return np.select([leaf, first, second], [3, 0, 1], 2)
+
+
+def _node_values(state: State, layout: Layout, modulus: int) -> ndarray:
+    symbols = layout.read(state.value).cpu().numpy()
+    return np.where((symbols < modulus) & layout.exists.cpu().numpy(), symbols, EMPTY).astype(np.int8)

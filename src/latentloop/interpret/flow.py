@@ -1,0 +1,147 @@
+"""Where does an operand's value pass through? Patch one activation from a run with another value, and see the answer move.
+
+Two samples differ in the value of one operand (or in its name). What a layer's attention adds, or the residual stream, at
+one token of the probe is taken from the one and put into the other. The answer moves if it becomes the first sample's, which
+is what the arithmetic says of the patched value. Cost: two runs a patch, of some hundred probes each.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+from torch import Tensor
+
+from latentloop.config import MAX_FAN_IN
+from latentloop.interpret.heads import Heads
+from latentloop.interpret.probes import OPERANDS, RHS, Probes, Scene, labels
+from latentloop.interpret.shared import Bench
+from latentloop.interpret.subject import INTERPRET, Subject
+from latentloop.model.capture import capture, patch
+from latentloop.task.splits import generator
+
+KINDS = ("value", "name")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupFlow:
+    """A group of heads, patched alone."""
+
+    layer: int
+    kind: str
+    """names_at_rhs, values_at_rhs or lookups."""
+    operand: str
+    heads: list[int]
+    moved: float
+    """Share of answers that follow the patched value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """How often the answer moves."""
+
+    positions: list[str]
+    attention: dict[str, Float[ndarray, "layer operand position"]]
+    """By kind, value or name: share of answers that move with what a layer's attention adds at a token."""
+    residual: dict[str, Float[ndarray, "layer operand position"]]
+    """The same for the residual stream after a layer."""
+    groups: list[GroupFlow]
+    right: float
+    """Share of unpatched answers that are right."""
+    pairs: int
+
+
+def pairs(scene: Scene, operand: int, kind: str, rng: np.random.Generator, count: int) -> Probes:
+    """Return samples to patch, then as many samples to patch from, which differ in one operand."""
+    modulus = scene.task.modulus
+    values = rng.integers(0, modulus, (count, MAX_FAN_IN))
+    other = values.copy()
+    if kind == "value":
+        other[:, operand] = (values[:, operand] + rng.integers(1, modulus, count)) % modulus
+        return scene.probes(values=np.concatenate([values, other]))
+    values[:] = scene.values
+    nodes = np.repeat(np.arange(scene.nodes - MAX_FAN_IN, scene.nodes)[None], 2 * count, axis=0)
+    state = scene.probes(values=values[:1]).state[0]
+    others = np.flatnonzero((state[:-1] != scene.values[operand]) & (scene.base.names[0] != scene.rhs))
+    others = np.setdiff1d(others, nodes[0])
+    nodes[:, operand] = np.concatenate([nodes[:count, operand], rng.choice(others, count)])
+    return scene.probes(values=np.repeat(values[:1], 2 * count, axis=0), chosen=nodes)
+
+
+def analyze(subject: Subject, heads: Heads) -> Flow:
+    """Patch every layer, token and group, for every operand, with other values and with other names."""
+    layers, positions = len(subject.model.layers), labels()
+    shape = (layers, MAX_FAN_IN, len(positions))
+    moved = {(what, kind): np.zeros(shape) for what in ("attention", "residual") for kind in KINDS}
+    by_group: dict[tuple[int, str, str], list[float]] = {}
+    right: list[float] = []
+    for number, scene in enumerate(subject.scenes(key=2)):
+        rng = generator(subject.settings.seed, INTERPRET, 3, number)
+        for kind in KINDS:
+            for operand in range(MAX_FAN_IN):
+                pair = Pair(subject, pairs(scene, operand, kind, rng, subject.settings.pairs))
+                right.append(pair.right)
+                for layer in range(layers):
+                    for place, label in enumerate(positions):
+                        if layer == layers - 1 and label != RHS:
+                            continue  # what other tokens get in the last layer, nobody reads
+                        share = pair.moved("head_out", layer, label)
+                        moved["attention", kind][layer, operand, place] += share / subject.settings.scenes
+                        share = pair.moved("resid_post", layer, label)
+                        moved["residual", kind][layer, operand, place] += share / subject.settings.scenes
+                    for group, label, chosen in _groups(heads, layer, kind, operand):
+                        share = pair.moved("head_out", layer, label, chosen)
+                        by_group.setdefault((layer, group, OPERANDS[operand]), []).append(share)
+    groups = [
+        GroupFlow(
+            layer=layer,
+            kind=kind,
+            operand=operand,
+            heads=_heads(heads, layer, kind, operand),
+            moved=float(np.mean(shares)),
+        )
+        for (layer, kind, operand), shares in by_group.items()
+    ]
+    return Flow(
+        positions=positions,
+        attention={kind: moved["attention", kind] for kind in KINDS},
+        residual={kind: moved["residual", kind] for kind in KINDS},
+        groups=groups,
+        right=float(np.mean(right)),
+        pairs=subject.settings.pairs * subject.settings.scenes,
+    )
+
+
+class Pair:
+    """Samples to patch and samples to patch from, with the latter's activations."""
+
+    def __init__(self, subject: Subject, probes: Probes) -> None:
+        count = len(probes) // 2
+        self.model = subject.model
+        self.bench = Bench(subject.model, probes, chunk=count)
+        self.before, self.after = probes.answers[:count], probes.answers[count:]
+        with capture(self.model, ["head_out", "resid_post"]) as self.seen:
+            other = self.bench.answers(slice(count, 2 * count))
+        plain = self.bench.answers(slice(0, count))
+        self.right = float(np.mean([(plain.numpy() == self.before).mean(), (other.numpy() == self.after).mean()]))
+
+    def moved(self, name: str, layer: int, label: str, heads: list[int] | None = None) -> float:
+        """Return the share of answers that become those of the other samples."""
+        value: Tensor = self.seen[0, layer, name]
+        with patch(self.model, name, value, layer=layer, positions=[self.bench.position(label)], heads=heads):
+            answers = self.bench.answers(slice(0, len(self.before))).numpy()
+        return float((answers == self.after)[self.after != self.before].mean())
+
+
+def _groups(heads: Heads, layer: int, kind: str, operand: int) -> list[tuple[str, str, list[int]]]:
+    """List what to patch in a layer for an operand: the kind of group, the token, and the heads."""
+    label = OPERANDS[operand]
+    kinds = [("names_at_rhs", RHS)] if kind == "name" else [("values_at_rhs", RHS), ("lookups", label)]
+    listed = [(group, place, _heads(heads, layer, group, label)) for group, place in kinds]
+    last = layer == len(heads.layers) - 1
+    return [(group, place, some) for group, place, some in listed if some and not (last and group == "lookups")]
+
+
+def _heads(heads: Heads, layer: int, kind: str, operand: str) -> list[int]:
+    found = getattr(heads.layers[layer], kind)
+    return found if kind == "lookups" else found[operand]

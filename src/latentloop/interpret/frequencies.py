@@ -1,0 +1,176 @@
+"""Which frequencies does the answer need? Take one group of them out of what the last layer's MLPs add.
+
+What the MLPs add at the right-hand side of a sum of three is a function of three values; its part in a frequency group is
+subtracted wherever such a sum stands. Measured on all triples at once, and on whole problems, iteration by iteration: the
+share fully solved. To keep (0,0,0) and (a,a,a) alone is to average over all triples of one sum, which a model that is right
+everywhere survives; so the sharper question is asked where values enter the MLPs: which frequencies of each operand's value
+do they need there? Cost: a roll-out of problems for each group.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
+from torch import Tensor
+
+from latentloop.config import MAX_FAN_IN, GraphConfig, TaskConfig
+from latentloop.interpret.ablation import NODES
+from latentloop.interpret.subject import INTERPRET, Subject
+from latentloop.model.capture import patch
+from latentloop.model.recurrence import update
+from latentloop.operations import OPERATIONS
+from latentloop.task.arithmetic import table
+from latentloop.task.graph import Problems, sample
+from latentloop.task.oracle import solve
+from latentloop.task.splits import generator
+from latentloop.tokens.state import Layout, encode_state
+
+GROUPS = ("(0,0,0)", "(0,0,a)", "(0,a,b)", "(0,a,a)", "(a,b,c)", "(a,a,b)", "(a,a,a)")
+"""The paper's groups, in its order; a, b and c are not 0 and differ, and an order of the three stands for all of them."""
+DIAGONAL = len(GROUPS) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frequencies:
+    """The model without a group of frequencies, and with (0,0,0) and (a,a,a) alone."""
+
+    triples_without: Float[ndarray, "group"]
+    """Share of triples right without each group."""
+    triples_only: float
+    """... and with (0,0,0) and (a,a,a) alone."""
+    solved_without: Float[ndarray, "group"]
+    """Share of problems of sums of three that are fully solved."""
+    solved_only: float
+    solved: float
+    entering: Float[ndarray, "frequency"]
+    """Share of the energy of single values, where they enter the MLPs, at frequencies 1, 2, .. (p - 1) / 2."""
+    triples_without_entering: Float[ndarray, "frequency"]
+    """Share of triples right without one of these frequencies there."""
+    triples_strongest: Float[ndarray, "count"]
+    """... and with the 1, 2, .. strongest alone."""
+    nodes: int
+    problems: int
+
+
+def part_of(
+    grid: Float[Tensor, "x y z unit"], groups: Int[ndarray, "j k l"], chosen: Bool[ndarray, "group"]
+) -> Float[Tensor, "x y z unit"]:
+    """Return the part of a function of three values that lies in the chosen frequency groups."""
+    spectrum = torch.fft.fftn(grid.double(), dim=(0, 1, 2))
+    kept = torch.from_numpy(chosen[groups])
+    return torch.fft.ifftn(spectrum * kept[..., None], dim=(0, 1, 2)).real.float()
+
+
+def ablate(
+    subject: Subject,
+    operation: str,
+    before: Float[Tensor, "x y z unit"],
+    after: Float[Tensor, "x y z unit"],
+    values: list[int],
+    groups: Int[ndarray, "j k l"],
+) -> Frequencies:
+    """Remove each group from what the MLPs add to ``before``, then all but two; values are in the order of the grid."""
+    model, device = subject.model, subject.model.norm.weight.device
+    added = after - before
+    answers = torch.from_numpy(_answers(operation, values, subject.task.modulus))
+    task = TaskConfig(operations=(operation,), modulus=subject.task.modulus, names=subject.task.names)
+    graph = GraphConfig(nodes=min(NODES, subject.size.nodes), family="triples")
+    problems = sample(task, graph, subject.settings.rollouts, generator(subject.settings.seed, INTERPRET, 9))
+    removals = [np.arange(len(GROUPS)) == group for group in range(len(GROUPS))]
+    removals += [~np.isin(np.arange(len(GROUPS)), (0, DIAGONAL))]
+    on_triples, on_problems = [], []
+    for chosen in removals:
+        part = part_of(added, groups, chosen)
+        logits = model.read(model.norm((after - part).to(device)))["value"].cpu()
+        on_triples.append(float((logits.argmax(-1) == answers).float().mean()))
+        on_problems.append(_solved(subject, problems, part.to(device), values))
+    energy, without, strongest = _entering(subject, before, answers)
+    return Frequencies(
+        triples_without=np.array(on_triples[:-1]),
+        triples_only=on_triples[-1],
+        solved_without=np.array(on_problems[:-1]),
+        solved_only=on_problems[-1],
+        solved=_solved(subject, problems, None, values),
+        entering=energy,
+        triples_without_entering=without,
+        triples_strongest=strongest,
+        nodes=graph.nodes,
+        problems=len(problems),
+    )
+
+
+def _answers(operation: str, values: list[int], modulus: int) -> Int[ndarray, "x y z"]:
+    """Return what the operation gives for every triple of values."""
+    result = table(modulus)[OPERATIONS.index(operation)].astype(np.int64)
+    value = np.array(values)
+    two = result[value[:, None], value]  # [x, y]
+    return result[two[:, :, None], value]
+
+
+def single_frequencies(count: int) -> Int[ndarray, "j k l"]:
+    """Return, for frequencies of one operand alone, (0, 0, a) in any order, min(a, -a); 0 elsewhere."""
+    folded = np.minimum(np.arange(count), -np.arange(count) % count)
+    axes = np.stack(np.meshgrid(*[folded] * MAX_FAN_IN, indexing="ij"), axis=-1)
+    return np.where((axes > 0).sum(-1) == 1, axes.max(-1), 0)
+
+
+def _entering(subject: Subject, before: Float[Tensor, "x y z unit"], sums: Tensor) -> tuple[ndarray, ndarray, ndarray]:
+    """Take frequencies of single values out of what enters the MLPs: one at a time, then all but the strongest."""
+    single = single_frequencies(len(before))
+    spectrum = torch.fft.fftn(before.double(), dim=(0, 1, 2), norm="ortho").abs().square().sum(-1).numpy()
+    numbers = np.arange(1, len(before) // 2 + 1)
+    energy = np.array([spectrum[single == number].sum() for number in numbers])
+
+    def right(removed: ndarray) -> float:
+        chosen = np.zeros(len(numbers) + 1, bool)
+        chosen[removed] = True
+        x = (before - part_of(before, single, chosen)).to(subject.model.norm.weight.device)
+        for mlp in subject.model.layers[-1].mlps:  # pyrefly: ignore
+            x = x + mlp(x)  # pyrefly: ignore
+        logits = subject.model.read(subject.model.norm(x))["value"].cpu()
+        return float((logits.argmax(-1) == sums).float().mean())
+
+    order = numbers[np.argsort(-energy)]
+    without = np.array([right(numbers[number - 1 : number]) for number in numbers])
+    strongest = np.array([right(order[count:]) for count in range(1, len(numbers) + 1)])
+    return energy / max(float(energy.sum()), 1e-30), without, strongest
+
+
+def _solved(subject: Subject, problems: Problems, part: Float[Tensor, "x y z unit"] | None, values: list[int]) -> float:
+    """Return the share of problems fully solved when a part is taken out wherever an equation has three known operands."""
+    model = subject.model
+    last = len(model.layers) - 1
+    solution = solve(problems)
+    state, layout = encode_state(problems, subject.vocabulary)
+    device = model.norm.weight.device
+    state, layout = state.to(device), layout.to(device)
+    index = torch.full((subject.vocabulary.size("value"),), -1, device=device)  # where the grid has a value
+    index[torch.tensor(values)] = torch.arange(len(values), device=device)
+    for _ in range(int(solution.depths.max())):
+        if part is None:
+            state, _ = update(model, state, layout)
+            continue
+        less = _at_queries(model.method.pin_static, layout, _parts(index[state.value], layout, part))
+        with patch(model, "resid_post", lambda x, less=less: x - less, layer=last):
+            state, _ = update(model, state, layout)
+    said = layout.read(state.value).cpu().numpy()
+    return float((said == solution.values).all(1).mean())
+
+
+def _parts(places: Int[Tensor, "batch pos"], layout: Layout, part: Tensor) -> Float[Tensor, "batch node unit"]:
+    """Return what to take out at each equation: nothing where one of three operands is missing or not in the grid."""
+    values = layout.read(places)  # [batch, node]
+    operands = values.gather(1, layout.parent.flatten(1)).unflatten(1, layout.parent.shape[1:])  # [batch, node, 3]
+    known = (layout.fan_in == MAX_FAN_IN) & (operands >= 0).all(-1)
+    x, y, z = torch.where(known[..., None], operands, 0).unbind(-1)
+    return part[x, y, z] * known[..., None]
+
+
+def _at_queries(pinned: bool, layout: Layout, parts: Float[Tensor, "batch node unit"]) -> Tensor:
+    """Put what belongs to equations where the model computes them: at right-hand sides alone, or at positions."""
+    if pinned:
+        return parts
+    blank = parts.new_zeros(len(parts), layout.mask.shape[1], parts.shape[-1])
+    return blank.scatter(1, layout.rhs[..., None].expand(parts.shape), parts)

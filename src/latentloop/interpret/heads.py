@@ -1,0 +1,232 @@
+"""Which heads move which operand? The variance of every head's output when one name, or one value, changes.
+
+Relative variance of a head, over samples that differ in one thing only: tr(Cov(output)) / E[|output|^2], at every token of
+the probe. Groups follow from it by a rule, not by eye. Cost: some 130 probes a name and 23 a value, for every scene.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+from torch import Tensor
+
+from latentloop.interpret.probes import (
+    OPERANDS,
+    RHS,
+    Probes,
+    labels,
+    varied_literals,
+    varied_names,
+    varied_operations,
+    varied_values,
+)
+from latentloop.interpret.shared import Bench
+from latentloop.interpret.subject import Subject
+from latentloop.model.capture import capture
+from latentloop.model.transformer import Transformer
+
+THRESHOLD = 0.1
+"""Least relative variance of a head that belongs to a group."""
+DOMINANCE = 2.0
+"""A head belongs to what moves it this many times as much as anything else does."""
+LEAST_NORM = 0.02
+"""A head whose squared output is below this share of the largest one's says nothing."""
+OTHERS = "others"
+FREE_NAMES = 32
+"""Names to vary a right-hand side over, where they must be free."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerHeads:
+    """One layer: what its heads' outputs depend on."""
+
+    by_name: Float[ndarray, "place position head"]
+    """Relative variance when the name of VAR0, VAR1, VAR2 or RHS changes, at each token of the probe."""
+    by_value: Float[ndarray, "operand position head"]
+    """Relative variance when a value changes."""
+    variance: Float[ndarray, "operand head"]
+    """Variance at the right-hand side when a value changes: the numerator ..."""
+    norm: Float[ndarray, "operand head"]
+    """... and the mean squared norm: the denominator."""
+    names_at_rhs: dict[str, list[int]]
+    """Groups of heads that bring an operand's name to the right-hand side: what changes with the name and not the value."""
+    values_at_rhs: dict[str, list[int]]
+    """Groups of heads that bring an operand's value to the right-hand side."""
+    lookups: list[int]
+    """Heads that bring the values of the operands to where the operands stand."""
+    by_literal: Float[ndarray, "head"]
+    """Relative variance at the right-hand side of a leaf, when the number it is defined by changes."""
+    by_operation: Float[ndarray, "head"]
+    """Relative variance at the right-hand side of the probe, when its operations change; 0 where there is one only."""
+
+    @property
+    def shared(self) -> list[int]:
+        """Heads without a group of their own whose output at the right-hand side depends on some operand's value."""
+        strong = self.norm.mean(0) >= LEAST_NORM * self.norm.max()
+        moved = (self.by_value[:, -1].max(0) >= THRESHOLD) & strong
+        return [head for head in self.values_at_rhs[OTHERS] if moved[head]]
+
+    @property
+    def disjoint(self) -> bool:
+        """Whether every operand's value has heads of its own, and no head serves several."""
+        return all(self.values_at_rhs[place] for place in OPERANDS) and not self.shared
+
+    def groups(self, *, last: bool) -> dict[str, list[int]]:
+        """Return all groups that are not empty, by what they do; what the last layer does elsewhere, nobody reads."""
+        found = {f"name of {place}": some for place, some in self.names_at_rhs.items() if place != OTHERS}
+        found |= {f"value of {place}": some for place, some in self.values_at_rhs.items() if place != OTHERS}
+        found["values, shared"] = self.shared
+        found["look-up"] = [] if last else self.lookups
+        for name, ratio in (("literal", self.by_literal), ("operation", self.by_operation)):
+            taken = {head for some in found.values() for head in some}
+            found[name] = [head for head in np.flatnonzero(ratio >= THRESHOLD).tolist() if head not in taken]
+        named = {head for some in found.values() for head in some}
+        found[OTHERS] = [head for head in range(self.norm.shape[1]) if head not in named]
+        return {name: some for name, some in found.items() if some}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heads:
+    """All layers, and the rule that made groups."""
+
+    positions: list[str]
+    layers: list[LayerHeads]
+    threshold: float
+    dominance: float
+    least_norm: float
+    samples_by_name: int
+    samples_by_value: int
+
+
+def moments(outputs: Float[Tensor, "sample *more width"]) -> tuple[Float[Tensor, "*more"], Float[Tensor, "*more"]]:
+    """Return the trace of the covariance over samples, and the mean squared norm."""
+    outputs = outputs.double()
+    variance = (outputs - outputs.mean(0)).square().sum(-1).mean(0)
+    return variance, outputs.square().sum(-1).mean(0)
+
+
+def relative_variance(variance: ndarray, norm: ndarray) -> ndarray:
+    """Return variance / norm, 0 where a head says nothing at all."""
+    return np.divide(variance, norm, out=np.zeros_like(variance), where=norm > 0)
+
+
+def find_groups(
+    ratio: Float[ndarray, "place head"],
+    norm: Float[ndarray, "head"],
+    places: tuple[str, ...],
+    *,
+    threshold: float = THRESHOLD,
+    dominance: float = DOMINANCE,
+    least_norm: float = LEAST_NORM,
+) -> dict[str, list[int]]:
+    """Put each head into the group of the place that moves it most, or with the others where none clearly does."""
+    groups: dict[str, list[int]] = {place: [] for place in (*places, OTHERS)}
+    for head in range(ratio.shape[1]):
+        best, second = np.sort(ratio[:, head])[::-1][:2]
+        clear = best >= threshold and best >= dominance * second and norm[head] >= least_norm * norm.max()
+        groups[places[int(ratio[:, head].argmax())] if clear else OTHERS].append(head)
+    return groups
+
+
+def head_outputs(
+    model: Transformer, probes: Probes, before: int = 0
+) -> list[Float[Tensor, "sample head position width"]]:
+    """Return what each head of each layer adds at each token of the probe, and at some tokens before it."""
+    bench = Bench(model, probes)
+    found: list[list[Tensor]] = [[] for _ in model.layers]
+    for rows in bench.chunks():
+        with capture(model, ["head_out"]) as seen:
+            bench.run(rows)
+        for layer, parts in enumerate(found):
+            parts.append(seen[0, layer, "head_out"][:, :, -len(bench.labels) - before :].cpu())
+    return [torch.cat(parts) for parts in found]
+
+
+def analyze(subject: Subject) -> Heads:
+    """Vary every name and every value, one at a time."""
+    positions = labels()
+    names = _moments(subject, "name")
+    values = _moments(subject, "value")
+    literals, operations = _others(subject)
+    layers = []
+    for layer in range(len(subject.model.layers)):
+        name_variance, name_norm, _ = names[layer]
+        value_variance, value_norm, _ = values[layer]
+        by_name = relative_variance(name_variance, name_norm)  # [place, position, head]
+        by_value = relative_variance(value_variance, value_norm)
+        layers.append(
+            LayerHeads(
+                by_name=by_name,
+                by_value=by_value,
+                variance=value_variance[:, -1],
+                norm=value_norm[:, -1],
+                names_at_rhs=_names_at_rhs(by_name, by_value, name_norm),
+                values_at_rhs=find_groups(by_value[:, -1], value_norm[:, -1].mean(0), OPERANDS),
+                lookups=_lookups(by_value, value_norm, positions),
+                by_literal=literals[layer],
+                by_operation=operations[layer],
+            )
+        )
+    return Heads(
+        positions=positions,
+        layers=layers,
+        threshold=THRESHOLD,
+        dominance=DOMINANCE,
+        least_norm=LEAST_NORM,
+        samples_by_name=names[0][2],
+        samples_by_value=values[0][2],
+    )
+
+
+def _names_at_rhs(by_name: ndarray, by_value: ndarray, norm: ndarray) -> dict[str, list[int]]:
+    """Group heads by the name that moves them at the right-hand side, without those that a value alone moves as well."""
+    groups = find_groups(by_name[:, -1], norm[:, -1].mean(0), (*OPERANDS, RHS))
+    for which, place in enumerate(OPERANDS):
+        moved = [head for head in groups[place] if by_value[which, -1, head] >= by_name[which, -1, head] / DOMINANCE]
+        groups[place] = [head for head in groups[place] if head not in moved]
+        groups[OTHERS] = sorted(groups[OTHERS] + moved)
+    return groups
+
+
+def _lookups(by_value: ndarray, norm: ndarray, positions: list[str]) -> list[int]:
+    """Find heads that, where each operand stands, depend on that operand's value."""
+    own = np.stack([by_value[which, positions.index(place)] for which, place in enumerate(OPERANDS)])  # [operand, head]
+    size = np.stack([norm[which, positions.index(place)] for which, place in enumerate(OPERANDS)]).mean(0)
+    return np.flatnonzero((own.min(0) >= THRESHOLD) & (size >= LEAST_NORM * size.max())).tolist()
+
+
+def _others(subject: Subject) -> tuple[list[ndarray], list[ndarray]]:
+    """Return the relative variance [head] of every layer when a literal changes, and when operations do."""
+    found: list[list[list[ndarray]]] = [[], []]
+    for scene in subject.scenes():
+        literal = [out[:, :, 0] for out in head_outputs(subject.model, varied_literals(scene), before=1)]
+        operation = [head_outputs(subject.model, probes) for probes in varied_operations(scene)]
+        changed = [torch.cat([one[layer][:, :, -1] for one in operation]) for layer in range(len(literal))]
+        for parts, outputs in zip(found, (literal, changed), strict=True):
+            parts.append([torch.stack(moments(out)).numpy() for out in outputs])
+    means = [[np.mean([one[layer] for one in parts], axis=0) for layer in range(len(parts[0]))] for parts in found]
+    literals, operations = ([relative_variance(*one) for one in layers] for layers in means)
+    return literals, operations
+
+
+def _moments(subject: Subject, kind: str) -> list[tuple[ndarray, ndarray, int]]:
+    """Return variance and norm [place, position, head] of every layer, means over scenes, and the number of samples."""
+    places = (*OPERANDS, RHS) if kind == "name" else OPERANDS
+    sums: list[list[ndarray]] = []
+    count = 0
+    for place in places:
+        free = FREE_NAMES if place == RHS else 1
+        scenes = list(subject.scenes(free=free))
+        parts = []
+        for scene in scenes:
+            probes = varied_names(scene, place) if kind == "name" else varied_values(scene, place)
+            count += len(probes)
+            outputs = head_outputs(subject.model, probes)
+            parts.append([torch.stack(moments(out.transpose(1, 2))).numpy() for out in outputs])
+        sums.append([np.mean([part[layer] for part in parts], axis=0) for layer in range(len(subject.model.layers))])
+    return [
+        (np.stack([one[layer][0] for one in sums]), np.stack([one[layer][1] for one in sums]), count)
+        for layer in range(len(subject.model.layers))
+    ]

@@ -1,0 +1,339 @@
+"""Charts as plain data, drawn twice: by matplotlib for paper and docs, as plotly's JSON for the page."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+COLORS = ("#1f5fa8", "#d9822b", "#3a8f5c", "#b23a48", "#7a5aa6", "#8c6d46", "#4f9fb3", "#777777")
+SCALE = ((0.0, "#f7fbff"), (0.5, "#6baed6"), (1.0, "#08306b"))
+DIVERGING = ((0.0, "#2166ac"), (0.5, "#f7f7f7"), (1.0, "#b2182b"))
+"""Colors of heatmaps: of shares, and of numbers on both sides of 0."""
+Numbers = Sequence[float] | np.ndarray
+MOST_LABELS = 34
+"""Names that fit along an axis; of more, only some are shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One series of numbers with a name; x are the panel's, unless it has its own."""
+
+    name: str
+    y: Numbers
+    color: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """One set of axes."""
+
+    kind: Literal["heatmap", "bars", "lines", "steps"]
+    title: str = ""
+    x: Sequence[Any] | np.ndarray = ()
+    """Names of columns, categories of bars, places of points, or edges of bins."""
+    y: Sequence[str] = ()
+    """Names of a heatmap's rows."""
+    z: Sequence[Sequence[float]] | np.ndarray = ()
+    """A heatmap's numbers, row by row."""
+    low: float = 0.0
+    high: float = 1.0
+    lines: Sequence[Line] = ()
+    x_label: str = ""
+    y_label: str = ""
+    log_x: bool = False
+    log_y: bool = False
+    top: float | None = None
+    """Upper end of the y axis."""
+    numbers: bool = False
+    """Whether a heatmap's cells show their numbers."""
+
+    @property
+    def diverging(self) -> bool:
+        """Whether a heatmap has negative numbers."""
+        return self.low < 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """Panels side by side."""
+
+    panels: Sequence[Panel]
+    columns: int = 4
+    caption: str = ""
+    height: float = 2.6
+    """Of a row, in inches."""
+    width: float = 3.1
+    """Of a column, in inches."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of panels."""
+        return -(-len(self.panels) // self.columns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A box of a diagram, at a place between 0 and 1."""
+
+    label: str
+    x: float
+    y: float
+    color: str = "#e8eef5"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edge:
+    """An arrow from one box to another."""
+
+    start: int
+    end: int
+    label: str
+    color: str
+    width: float = 2.0
+    at: float = 0.5
+    """Where along the arrow its label stands."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagram:
+    """Boxes and arrows."""
+
+    nodes: Sequence[Node]
+    edges: Sequence[Edge]
+    caption: str = ""
+    notes: Sequence[tuple[float, float, str]] = field(default=())
+    """Free text at places."""
+
+
+def draw(chart: Chart | Diagram) -> Figure:
+    """Draw a chart with matplotlib."""
+    if isinstance(chart, Diagram):
+        return _draw_diagram(chart)
+    columns = min(chart.columns, len(chart.panels))
+    figure = Figure(figsize=(max(4.4, chart.width * columns), chart.height * chart.rows + 0.3), layout="constrained")
+    grid = figure.subplots(chart.rows, columns, squeeze=False)
+    for axes in grid.flat[len(chart.panels) :]:
+        axes.set_axis_off()
+    for axes, panel in zip(grid.flat, chart.panels, strict=False):
+        _draw_panel(axes, panel)
+    named = {line.name: None for panel in chart.panels for line in panel.lines if line.name}
+    if len(named) > 1:
+        handles: dict[str, Any] = {}
+        for axes in grid.flat:
+            handles |= dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
+        columns = min(len(handles), int(figure.get_figwidth() // 1.3))
+        style = {"ncols": columns, "frameon": False, "fontsize": 9}
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", **style)
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: Panel) -> None:
+    axes.set_title(panel.title, fontsize=10)
+    axes.set_xlabel(panel.x_label, fontsize=9)
+    axes.set_ylabel(panel.y_label, fontsize=9)
+    axes.tick_params(labelsize=8)
+    if panel.kind == "heatmap":
+        _draw_heatmap(axes, panel)
+        return
+    axes.spines[["top", "right"]].set_visible(False)
+    for place, line in enumerate(panel.lines):
+        color = line.color or COLORS[place % len(COLORS)]
+        if panel.kind == "bars":
+            width = 0.8 / len(panel.lines)
+            offset = (place - (len(panel.lines) - 1) / 2) * width
+            axes.bar(np.arange(len(panel.x)) + offset, line.y, width, color=color, label=line.name)
+        elif panel.kind == "lines":
+            axes.plot(list(panel.x), line.y, marker="o", markersize=3, color=color, label=line.name, linewidth=1.3)
+        else:
+            axes.stairs(line.y, panel.x, color=color, label=line.name, linewidth=1.3)
+    if panel.kind == "bars":
+        long = max((len(str(name)) for name in panel.x), default=0) > 3 or len(panel.x) > 12
+        axes.set_xticks(
+            range(len(panel.x)), list(panel.x), rotation=45 if long else 0, ha="right" if long else "center", fontsize=8
+        )
+    if panel.log_x:
+        axes.set_xscale("log")
+    if panel.log_y:
+        axes.set_yscale("symlog", linthresh=1)
+        axes.set_ylim(bottom=0)
+    if panel.top is not None:
+        axes.set_ylim(0, panel.top)
+
+
+def _draw_heatmap(axes: Axes, panel: Panel) -> None:
+    z = np.asarray(panel.z, float)
+    colors = LinearSegmentedColormap.from_list("shares", DIVERGING if panel.diverging else SCALE)
+    image = axes.imshow(z, aspect="auto", cmap=colors, vmin=panel.low, vmax=panel.high, interpolation="nearest")
+    for axis, names in ((axes.xaxis, panel.x), (axes.yaxis, panel.y)):
+        shown = [place for place, name in enumerate(names) if str(name)]  # a name may be left out on purpose
+        places = shown[:: max(1, -(-len(shown) // MOST_LABELS))]
+        axis.set_ticks(places, [str(names[place]) for place in places])
+    crowded = len(panel.x) > 12 or max((len(str(name)) for name in panel.x), default=0) > 3
+    axes.tick_params(
+        axis="x", rotation=90 if len(panel.x) > 12 else 45 if crowded else 0, labelsize=7 if len(panel.x) > 20 else 8
+    )
+    if panel.numbers:
+        middle = (panel.low + panel.high) / 2
+        for (row, column), value in np.ndenumerate(z):
+            axes.text(
+                column,
+                row,
+                f"{value:.2f}",
+                ha="center",
+                va="center",
+                fontsize=7,
+                color="white" if value > middle else "black",
+            )
+    axes.figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02).ax.tick_params(labelsize=7)
+
+
+def _draw_diagram(diagram: Diagram) -> Figure:
+    figure = Figure(figsize=(11, 5.6), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.set_axis_off()
+    for edge in diagram.edges:
+        start, end = diagram.nodes[edge.start], diagram.nodes[edge.end]
+        style = {
+            "arrowstyle": "-|>",
+            "color": edge.color,
+            "lw": edge.width,
+            "shrinkA": 22,
+            "shrinkB": 22,
+            "mutation_scale": 14,
+        }
+        axes.annotate("", (end.x, end.y), (start.x, start.y), arrowprops=style)
+        x, y = _along(start, end, edge.at)
+        axes.text(
+            x, y, edge.label, ha="center", va="center", fontsize=10, color=edge.color,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+        )  # fmt: skip
+    for node in diagram.nodes:
+        box = {"boxstyle": "round,pad=0.45", "facecolor": node.color, "edgecolor": "#5b7aa0"}
+        axes.text(node.x, node.y, node.label, ha="center", va="center", fontsize=11, bbox=box)
+    for x, y, text in diagram.notes:
+        axes.text(x, y, text, ha="left", va="center", fontsize=10.5, color="#444444")
+    return figure
+
+
+def _along(start: Node, end: Node, at: float) -> tuple[float, float]:
+    return start.x + at * (end.x - start.x), start.y + at * (end.y - start.y)
+
+
+def plotly(chart: Chart | Diagram) -> dict[str, Any]:
+    """Return a chart as plotly's data and layout."""
+    if isinstance(chart, Diagram):
+        return _plotly_diagram(chart)
+    columns = min(chart.columns, len(chart.panels))
+    data: list[dict[str, Any]] = []
+    layout: dict[str, Any] = {"annotations": [], "margin": {"l": 60, "r": 20, "t": 40, "b": 60}, "barmode": "group"}
+    layout["legend"] = {"orientation": "h", "y": -0.12}
+    seen: set[str] = set()
+    for number, panel in enumerate(chart.panels):
+        row, column = divmod(number, columns)
+        wide, high = 1 / columns, 1 / chart.rows
+        left, right = (column + 0.12) * wide, (column + 0.9) * wide
+        top = 1 - row * high - 0.1 * high
+        bottom = 1 - (row + 1) * high + (0.25 if panel.x_label or panel.kind != "lines" else 0.18) * high
+        suffix = "" if number == 0 else str(number + 1)
+        layout[f"xaxis{suffix}"] = _axis(panel, [left, right], f"y{suffix}", panel.x_label, log=panel.log_x)
+        layout[f"yaxis{suffix}"] = _axis(panel, [bottom, top], f"x{suffix}", panel.y_label, log=panel.log_y)
+        if panel.kind == "heatmap":
+            layout[f"yaxis{suffix}"]["autorange"] = "reversed"
+        elif panel.top is not None:
+            layout[f"yaxis{suffix}"]["range"] = [0, panel.top]
+        title = {
+            "text": panel.title.replace("\n", "<br>"),
+            "x": (left + right) / 2,
+            "y": top,
+            "xref": "paper",
+            "yref": "paper",
+        }
+        layout["annotations"].append(
+            title | {"showarrow": False, "xanchor": "center", "yanchor": "bottom", "font": {"size": 11}}
+        )
+        axes = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}
+        data += [trace | axes for trace in _traces(panel, seen)]
+    return {"data": data, "layout": layout}
+
+
+def _axis(panel: Panel, domain: list[float], anchor: str, title: str, *, log: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"domain": domain, "anchor": anchor, "title": {"text": title, "font": {"size": 11}}}
+    if log:
+        found["type"] = "log"
+    elif panel.kind == "heatmap" or (panel.kind == "bars" and anchor.startswith("y")):
+        found["type"] = "category"
+    return found | {"tickfont": {"size": 9}}
+
+
+def _traces(panel: Panel, seen: set[str]) -> Iterator[dict[str, Any]]:
+    if panel.kind == "heatmap":
+        scale = [list(stop) for stop in (DIVERGING if panel.diverging else SCALE)]
+        # Names may repeat, and a category axis would merge them: number them apart.
+        names = [f"{name}{'​' * place}" for place, name in enumerate(map(str, panel.x))]
+        rows = [f"{name}{'​' * place}" for place, name in enumerate(map(str, panel.y))]
+        z = [[round(float(value), 4) for value in row] for row in panel.z]
+        yield {
+            "type": "heatmap", "x": names, "y": rows, "z": z, "zmin": panel.low, "zmax": panel.high,
+            "colorscale": scale, "showscale": False,
+        }  # fmt: skip
+        return
+    for place, line in enumerate(panel.lines):
+        color = line.color or COLORS[place % len(COLORS)]
+        shown = bool(line.name) and line.name not in seen
+        seen.add(line.name)
+        y = [None if not math.isfinite(value) else round(float(value), 5) for value in line.y]
+        common = {"name": line.name, "legendgroup": line.name, "showlegend": shown}
+        if panel.kind == "bars":
+            yield common | {"type": "bar", "x": list(panel.x), "y": y, "marker": {"color": color}}
+        elif panel.kind == "lines":
+            style = {"mode": "lines+markers", "line": {"color": color}, "marker": {"color": color, "size": 5}}
+            yield common | {"type": "scatter", "x": list(panel.x), "y": y} | style
+        else:
+            x = [float(edge) for edge in panel.x]
+            yield common | {
+                "type": "scatter", "mode": "lines", "x": x, "y": [*y, y[-1]], "line": {"color": color, "shape": "hv"},
+            }  # fmt: skip
+
+
+def _plotly_diagram(diagram: Diagram) -> dict[str, Any]:
+    axis = {"range": [0, 1], "visible": False, "fixedrange": True}
+    notes: list[dict[str, Any]] = []
+    for edge in diagram.edges:
+        start, end = diagram.nodes[edge.start], diagram.nodes[edge.end]
+        notes.append(
+            {
+                "x": end.x, "y": end.y, "ax": start.x, "ay": start.y, "xref": "x", "yref": "y", "axref": "x", "ayref": "y",
+                "showarrow": True, "arrowhead": 2, "arrowcolor": edge.color, "arrowwidth": edge.width, "text": "",
+                "standoff": 24, "startstandoff": 24,
+            }
+        )  # fmt: skip
+        x, y = _along(start, end, edge.at)
+        notes.append(_text(x, y, edge.label) | {"font": {"color": edge.color, "size": 12}})
+    for node in diagram.nodes:
+        box = {
+            "bgcolor": node.color,
+            "bordercolor": "#5b7aa0",
+            "borderpad": 6,
+            "font": {"color": "#222222", "size": 13},
+        }
+        notes.append(_text(node.x, node.y, node.label.replace("\n", "<br>")) | box)
+    notes += [_text(x, y, text) | {"xanchor": "left"} for x, y, text in diagram.notes]
+    layout = {"xaxis": axis, "yaxis": axis, "annotations": notes, "margin": {"l": 10, "r": 10, "t": 10, "b": 10}}
+    return {
+        "data": [{"type": "scatter", "x": [0.5], "y": [0.5], "mode": "markers", "marker": {"opacity": 0}}],
+        "layout": layout,
+    }
+
+
+def _text(x: float, y: float, text: str) -> dict[str, Any]:
+    return {"x": x, "y": y, "xref": "x", "yref": "y", "text": text, "showarrow": False}
+
+
+Charts = Mapping[str, Chart | Diagram]

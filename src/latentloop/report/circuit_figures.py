@@ -1,0 +1,235 @@
+"""Figures of the circuit, each from its results alone: heads, what they copy, what patching moves, attention maps."""
+
+import numpy as np
+
+from latentloop.interpret.ablation import Ablations
+from latentloop.interpret.circuits import Copies
+from latentloop.interpret.flow import KINDS, Flow
+from latentloop.interpret.heads import Heads
+from latentloop.interpret.probes import OPERANDS, RHS
+from latentloop.interpret.sinks import Sinks
+from latentloop.report.charts import COLORS, Chart, Charts, Diagram, Edge, Line, Node, Panel
+
+BINS = 24
+SHOWN_KEYS = 26
+"""Last tokens that an attention map shows."""
+CLEAR = 0.5
+"""Share of answers that move for an arrow to be drawn."""
+
+
+def heads_charts(result: Heads) -> Charts:
+    """Relative variance by name in the first layer, by value where operands stand, and by value at the right-hand side."""
+    first, last = result.layers[0], result.layers[-1]
+    names = list(range(first.by_name.shape[2]))
+
+    def maps(ratios: np.ndarray, what: str, places: tuple[str, ...]) -> list[Panel]:
+        return [
+            Panel(
+                kind="heatmap", title=f"{what} of {place} varied", x=names, y=result.positions, z=ratio, x_label="head"
+            )
+            for place, ratio in zip(places, ratios, strict=True)
+        ]
+
+    bars = []
+    for which, place in enumerate(OPERANDS):
+        ratio = last.by_value[which, -1]
+        for title, numbers, top in (
+            ("variance", last.variance[which], None),
+            ("squared norm", last.norm[which], None),
+            ("relative variance", ratio, 1.0),
+        ):
+            heads = list(range(len(ratio)))
+            line = Line(name="", y=numbers, color=COLORS[which])
+            bars.append(Panel(kind="bars", title=f"{place}: {title}", x=heads, lines=[line], x_label="head", top=top))
+    return {
+        "heads-names": Chart(
+            panels=maps(first.by_name, "name", (*OPERANDS, RHS)),
+            caption="First layer: relative variance of each head's output at each token of the probe, when one name varies.",
+        ),
+        "heads-lookups": Chart(
+            panels=maps(first.by_value, "value", OPERANDS),
+            columns=3,
+            caption="First layer: the same when one value varies.",
+        ),
+        "heads-values": Chart(
+            panels=bars,
+            columns=3,
+            height=2.1,
+            caption="Last layer, at the right-hand side, when one value varies: variance, mean squared norm, and their ratio.",
+        ),
+    }
+
+
+def circuits_charts(result: Copies) -> Charts:
+    """Norm amplification by group and factor: means, and histograms over embeddings."""
+    layers = sorted({group.layer for group in result.groups})
+    bars, histograms = [], []
+    for layer in layers:
+        mine = [group for group in result.groups if group.layer == layer]
+        kinds = [kind for kind in ("normed", "looked up", "raw") if any(kind in group.amplification for group in mine)]
+        for kind in kinds:
+            lines = [
+                Line(
+                    name=factor,
+                    y=[float(group.amplification[kind][factor].mean()) for group in mine],
+                    color=COLORS[place],
+                )
+                for place, factor in enumerate(result.factors)
+            ]
+            names = [group.group for group in mine]
+            bars.append(
+                Panel(kind="bars", title=f"layer {layer + 1}, {kind}", x=names, lines=lines, y_label="|W x| / |x|")
+            )
+        for factor in result.factors:
+            every = np.concatenate([group.amplification["normed"][factor] for group in mine])
+            edges = np.linspace(0, max(float(every.max()), 1e-6) * 1.05, BINS + 1)
+            lines = [
+                Line(
+                    name=group.group,
+                    y=np.histogram(group.amplification["normed"][factor], edges)[0],
+                    color=COLORS[place % 8],
+                )
+                for place, group in enumerate(mine)
+            ]
+            histograms.append(
+                Panel(kind="steps", title=f"layer {layer + 1}: {factor}", x=edges, lines=lines, x_label="amplification")
+            )
+    return {
+        "circuits-means": Chart(
+            panels=bars,
+            columns=min(3, len(bars)),
+            height=3.1,
+            caption="Mean norm amplification of each factor by each group's combined OV matrix.",
+        ),
+        "circuits-histograms": Chart(
+            panels=histograms, columns=4, caption="The same for every embedding, after the layer's LayerNorm."
+        ),
+    }
+
+
+def flow_charts(result: Flow) -> Charts:
+    """Shares of answers that move, by layer and token."""
+    panels = []
+    for what, found in (("attention", result.attention), ("stream", result.residual)):
+        for kind in KINDS:
+            for layer in range(len(found[kind])):
+                title = f"{what}, layer {layer + 1}\nother {kind}"
+                panels.append(
+                    Panel(
+                        kind="heatmap", title=title, x=result.positions, y=OPERANDS, z=found[kind][layer], numbers=True
+                    )
+                )
+    caption = (
+        f"Share of answers that become those of another value, or name, when one token's activation is patched ({result.pairs}"
+        " pairs for each operand). Of the last layer only the right-hand side is patched: nothing else is read there."
+    )
+    return {"flow": Chart(panels=panels, columns=len(panels) // 2, height=2.4, caption=caption)}
+
+
+def ablation_charts(result: Ablations) -> Charts:
+    """Problems solved without each part."""
+    panels = []
+    for layer in sorted({part.layer for part in result.parts}):
+        mine = [part for part in result.parts if part.layer == layer]
+        lines = [
+            Line(name="problems solved", y=[part.solved for part in mine]),
+            Line(name="values right", y=[part.values for part in mine]),
+        ]
+        panels.append(
+            Panel(kind="bars", title=f"layer {layer + 1}", x=[part.part for part in mine], lines=lines, top=1.03)
+        )
+    caption = (
+        f"{result.problems} problems of {result.nodes} nodes without one part: "
+        "the output of a group or head is its mean, that of an MLP is 0."
+    )
+    return {"ablation": Chart(panels=panels, columns=1 if len(result.parts) > 24 else 2, height=3.4, caption=caption)}
+
+
+def sinks_charts(result: Sinks) -> Charts:
+    """Attention maps of a few heads, with three, two and one operands."""
+    panels = []
+    for layer in sorted({one.layer for one in result.maps}):
+        mine = sorted((one for one in result.maps if one.layer == layer), key=lambda one: -one.operands)
+        named = [int(name.rpartition(" ")[2]) for name in result.sinks if name.startswith(f"layer {layer + 1},")]
+        strongest = mine[0].weights[:, -1].max(-1).argsort()[::-1].tolist()
+        for head in list(dict.fromkeys([*named, *strongest]))[:2]:
+            for one in mine:
+                columns = one.columns[-SHOWN_KEYS:]
+                title = f"layer {layer + 1}, head {head}: {one.operands} operand{'s' * (one.operands > 1)}"
+                weights = one.weights[head][:, -SHOWN_KEYS:]
+                panels.append(Panel(kind="heatmap", title=title, x=columns, y=one.rows, z=weights))
+    return {
+        "sinks": Chart(
+            panels=panels,
+            columns=3,
+            height=2.5,
+            caption="Attention from the tokens of the probe to the last tokens of the sequence.",
+        )
+    }
+
+
+def circuit_diagram(heads: Heads, flow: Flow) -> Diagram:
+    """Draw the circuit that patching found: an arrow wherever the answer moves with what a layer's attention brings.
+
+    Columns are tokens, rows the stream before the first layer, after it, and after the last layer's attention.
+    """
+    last = len(heads.layers) - 1
+    columns = [*(f"definition of {place}" for place in OPERANDS), *OPERANDS, RHS]
+    across = dict(zip(columns, np.linspace(0.08, 0.92, len(columns)).tolist(), strict=True))
+    rows = (0.9, 0.62, 0.34)
+    nodes = [
+        Node(label=name.replace(" of ", "\nof "), x=x, y=y, color="#fbe9d7" if name == RHS else "#e8eef5")
+        for y in rows[:2]
+        for name, x in across.items()
+    ]
+    nodes += [
+        Node(label=RHS, x=across[RHS], y=rows[2], color="#fbe9d7"),
+        Node(label="result", x=across[RHS], y=0.08, color="#e3f1e7"),
+    ]
+    place_of = {name: number for number, name in enumerate(columns)}
+    final = 2 * len(columns)
+    edges = []
+    for which, place in enumerate(OPERANDS):
+        color, definition = COLORS[which], place_of[f"definition of {place}"]
+        brought = flow.attention["value"][0, which, flow.positions.index(place)] if last else 0.0
+        named = flow.attention["name"][0, which, -1] if last else 0.0
+        gathered = flow.attention["value"][last, which, -1]
+        if brought >= CLEAR:
+            edges.append(
+                Edge(
+                    start=definition,
+                    end=len(columns) + place_of[place],
+                    label=f"value {brought:.0%}",
+                    color=color,
+                    at=0.3,
+                )
+            )
+        if named >= CLEAR:
+            edges.append(
+                Edge(
+                    start=place_of[place],
+                    end=len(columns) + place_of[RHS],
+                    label=f"name {named:.0%}",
+                    color=color,
+                    at=0.3,
+                )
+            )
+        if gathered >= CLEAR:
+            start = place_of[place] if brought >= CLEAR else definition
+            edges.append(
+                Edge(start=len(columns) + start, end=final, label=f"value {gathered:.0%}", color=color, at=0.3)
+            )
+    if any(edge.end == final for edge in edges):
+        edges.append(Edge(start=final, end=final + 1, label="MLPs", color="#3a8f5c"))
+    notes = [(0.02, (rows[0] + rows[1]) / 2, "layer 1"), (0.02, (rows[1] + rows[2]) / 2, f"layer {last + 1}")]
+    for number, layer in enumerate(heads.layers):
+        groups = layer.groups(last=number == last)
+        text = "; ".join(f"{name}: {', '.join(map(str, some))}" for name, some in groups.items())
+        notes.append((0.02, 0.2 - 0.07 * number, f"heads of layer {number + 1} — {text}"))
+    return Diagram(
+        nodes=nodes,
+        edges=edges,
+        notes=notes,
+        caption="The circuit, drawn from measurements: an arrow is where the answer moves when that attention is patched, with "
+        "the share of answers that do.",
+    )

@@ -1,0 +1,173 @@
+"""The report of an interpretation: figures as PNG, and one offline HTML page, from the results in a folder alone."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from latentloop.errors import UserError
+from latentloop.files import read_json, writing
+from latentloop.interpret.claims import STATEMENTS, Claim
+from latentloop.interpret.registry import ANALYSES
+from latentloop.interpret.study import MODEL, VERDICTS, Study, read_study
+from latentloop.report.charts import Chart, Charts, Diagram, draw, plotly
+from latentloop.report.circuit_figures import circuit_diagram
+from latentloop.report.page import Block, FigureBlock, Number, Page, Section, Verdict, write_page
+from latentloop.report.study_figures import FIGURES
+
+KINDS = {"supported": "yes", "not supported": "no", "does not apply": "open"}
+PAGE = "report.html"
+PIXELS = 105
+"""Of a chart's inch on the page."""
+
+
+def study_charts(study: Study) -> dict[str, Charts]:
+    """Return all figures, by analysis; the circuit is one of them."""
+    results = study.results
+    found: dict[str, Charts] = {}
+    if {"heads", "flow"} <= results.keys():
+        found["circuit"] = {"circuit": circuit_diagram(results["heads"], results["flow"])}
+    return found | {name: FIGURES[name](result) for name, result in results.items()}
+
+
+def write_report(folder: Path) -> Path:
+    """Draw all figures and write the page, from the results in a folder; return the page's path."""
+    study = read_study(folder)
+    charts = study_charts(study)
+    for figures in charts.values():
+        for name, chart in figures.items():
+            with writing(folder / f"{name}.png", "wb") as file:
+                draw(chart).savefig(file, format="png", dpi=100)
+    path = folder / PAGE
+    write_page(study_page(study, charts, _read(folder / MODEL), _read(folder / f"{VERDICTS}.json")), path)
+    return path
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return read_json(path)
+    except UserError:
+        return {}
+
+
+def study_page(
+    study: Study, charts: Mapping[str, Charts], model: Mapping[str, Any], verdicts: Mapping[str, Any]
+) -> Page:
+    """Return the page: the circuit and all verdicts, then a section for each analysis."""
+    name = model.get("checkpoint", "a model")
+    sections = [_summary(study, charts.get("circuit", {}))]
+    for analysis, row in ANALYSES.items():
+        if analysis not in study.stored:
+            continue
+        stored = study.stored[analysis]
+        claims = [claim for claim in study.claims if STATEMENTS[claim.name].needs[-1] == analysis]
+        if stored.result is None:
+            verdict = Verdict(kind="open", text=f"does not apply: {stored.reason}")
+            sections.append(Section(heading=row.title, blocks=[row.question], verdict=verdict))
+            continue
+        blocks: list[Block] = [row.question, *_numbers(analysis, stored.result)]
+        blocks += [_figure(chart) for chart in charts[analysis].values()]
+        if claims:
+            blocks.append(_listed(claims))
+        sections.append(Section(heading=row.title, blocks=blocks, verdict=_overall(claims)))
+    size = study.size
+    about = f"Method `{model.get('method', '-')}`, model `{model.get('name', '-')}`."
+    if size is not None:
+        names = "repeats a name of the problem" if size.repeats else "has a name of its own"
+        about += (
+            f" Studied on problems of {size.nodes} nodes, of which it solves {size.solved:.0%}. The probe's right-hand side"
+            f" {names}; {size.probes_right:.0%} of probes are answered right."
+        )
+    return Page(
+        title=f"Inside {name}",
+        intro=about,
+        sections=sections,
+        configuration=model.get("config", {}),
+        provenance=verdicts.get("provenance", {}),
+    )
+
+
+def _summary(study: Study, circuit: Charts) -> Section:
+    held = sum(claim.verdict == "supported" for claim in study.claims)
+    asked = sum(claim.verdict != "does not apply" for claim in study.claims)
+    blocks: list[Block] = [
+        f"**{study.circuit[:1].upper()}{study.circuit[1:]}.**",
+        Number(value=f"{held} of {asked}", label="statements supported", detail="by measurement and intervention"),
+        *(_figure(chart) for chart in circuit.values()),
+        _listed(study.claims),
+    ]
+    return Section(heading="What was found", blocks=blocks)
+
+
+def _listed(claims: list[Claim]) -> str:
+    """Return statements with their verdicts, what was measured and what the intervention gave, as a list."""
+    lines = []
+    for claim in claims:
+        parts = [f"**{claim.verdict}**: {claim.statement}."]
+        parts += [f"Measured: {claim.evidence}."] if claim.evidence else []
+        parts.append(f"Check: {claim.check}." if claim.evidence else f"({claim.check})")
+        lines.append(f"- {' '.join(parts)}")
+    return "\n".join(lines)
+
+
+def _overall(claims: list[Claim]) -> Verdict | None:
+    asked = [claim for claim in claims if claim.verdict != "does not apply"]
+    if not asked:
+        return None
+    held = sum(claim.verdict == "supported" for claim in asked)
+    kind = "yes" if held == len(asked) else "no" if held == 0 else "partly"
+    return Verdict(kind=kind, text=f"{held} of {len(asked)} statements that rest on it are supported")
+
+
+def _figure(chart: Chart | Diagram) -> FigureBlock:
+    height = 460 if isinstance(chart, Diagram) else int(PIXELS * chart.height * chart.rows) + 90
+    return FigureBlock(figure=plotly(chart), caption=chart.caption, height=height)
+
+
+def _numbers(analysis: str, result: Any) -> list[Number]:
+    """Return the figures that matter of one result."""
+    match analysis:
+        case "heads":
+            return [
+                Number(
+                    value=f"{result.threshold:g}",
+                    label="least relative variance of a group's heads",
+                    detail=f"{result.dominance:g} times that of any other place",
+                )
+            ]
+        case "flow":
+            return [Number(value=f"{result.right:.0%}", label="of unpatched probes right")]
+        case "residual":
+            return [
+                Number(value=f"{np.median(change):.2f}", label=name, detail="median relative change")
+                for name, change in zip(result.mlps, result.change, strict=True)
+            ]
+        case "embeddings":
+            explained = result.measured["3"].explained
+            return [
+                *(Number(value=f"{score:.2f}", label=f"circulant, {kind}") for kind, score in result.circulant.items()),
+                *(
+                    Number(value=f"{score:.2f}", label=f"orthogonal, {kind}")
+                    for kind, score in result.orthogonality.items()
+                ),
+                Number(value=f"{explained:.0%}", label="explained by one vector for each operand's value"),
+            ]
+        case "fourier":
+            return [
+                Number(
+                    value=f"{one.sites[-1].diagonal:.0%}",
+                    label=f"of the read-out in (a,a,a): {one.name}",
+                    detail=f"{one.right:.1%} of {one.triples:,} triples right",
+                )
+                for one in result.patterns
+            ]
+        case "errors":
+            return [
+                Number(value=f"{count:,}", label=f"wrong: {source}", detail=f"of {result.checked:,} values")
+                for source, count in result.counts.items()
+            ]
+        case "ablation":
+            return [Number(value=f"{result.solved:.0%}", label="solved with all parts")]
+        case _:
+            return []

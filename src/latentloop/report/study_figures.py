@@ -1,0 +1,277 @@
+"""The figures of an interpretation, each from one result alone: the paper's, and those of the causal checks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from latentloop.interpret.drift import Drift
+from latentloop.interpret.embeddings import NewValues
+from latentloop.interpret.entropy import Entropy
+from latentloop.interpret.errors import Errors
+from latentloop.interpret.fourier import Spectra
+from latentloop.interpret.iterations import BetweenIterations
+from latentloop.interpret.probes import OPERANDS
+from latentloop.interpret.recompute import Recomputation
+from latentloop.interpret.residual import Changes
+from latentloop.report.charts import COLORS, Chart, Charts, Line, Panel
+from latentloop.report.circuit_figures import ablation_charts, circuits_charts, flow_charts, heads_charts, sinks_charts
+
+BINS = 24
+
+
+def residual_charts(result: Changes) -> Charts:
+    """Histograms of the relative change."""
+    edges = np.linspace(0, float(result.change.max()) * 1.05 + 1e-6, BINS + 1)
+    lines = [
+        Line(name=name, y=np.histogram(change, edges)[0])
+        for name, change in zip(result.mlps, result.change, strict=True)
+    ]
+    panel = Panel(
+        kind="steps", x=edges, lines=lines, x_label="|change| / |before|", y_label=f"of {result.change.shape[1]} probes"
+    )
+    return {
+        "residual": Chart(
+            panels=[panel], columns=1, height=3.2, caption="Relative L2 change of the residual stream by each MLP."
+        )
+    }
+
+
+def embeddings_charts(result: NewValues) -> Charts:
+    """Cosine similarities of new-value embeddings."""
+    panels = []
+    names = {"weights": result.similarity, "raw weights": result.raw_similarity, "measured": result.measured_similarity}
+    for title, similarity in names.items():
+        if similarity is None:
+            continue
+        size = len(similarity) // len(OPERANDS)
+        labels = [
+            f"{place} {result.symbols[value]}" if value % 6 == 0 else "" for place in OPERANDS for value in range(size)
+        ]
+        panels.append(
+            Panel(kind="heatmap", title=title, x=[""] * len(labels), y=labels, z=similarity, low=-1.0, high=1.0)
+        )
+    return {
+        "embeddings": Chart(
+            panels=panels,
+            columns=len(panels),
+            height=4.2,
+            caption="Cosine similarity of new-value embeddings, operand by operand.",
+        )
+    }
+
+
+def fourier_charts(result: Spectra) -> Charts:
+    """Histograms of norms by frequency group, energy by site, and what is left without some frequencies."""
+    found: dict[str, Chart] = {}
+    energy = []
+    for pattern in result.patterns:
+        names = [site.name for site in pattern.sites]
+        lines = [
+            Line(name=group, y=[site.energy[place] for site in pattern.sites])
+            for place, group in enumerate(result.groups)
+        ]
+        energy.append(Panel(kind="bars", title=pattern.name, x=names, lines=lines, y_label="share of energy", top=1.0))
+    found["fourier-energy"] = Chart(
+        panels=energy,
+        columns=1,
+        height=3.0,
+        width=9.0,
+        caption="Energy by frequency group at each place, from the first MLP to the read-out.",
+    )
+    first = result.patterns[0]
+    chosen = [first.sites[0], first.sites[1], first.sites[-2], first.sites[-1]]
+    histograms = [
+        Panel(
+            kind="steps",
+            title=site.name,
+            x=site.edges,
+            lines=[Line(name=group, y=site.counts[place]) for place, group in enumerate(result.groups)],
+            log_x=True,
+            log_y=True,
+            x_label="norm",
+        )
+        for site in chosen
+    ]
+    found["fourier-histograms"] = Chart(
+        panels=histograms,
+        columns=4,
+        height=2.9,
+        caption=f"{first.name}: norms of the transform at single frequencies, by group.",
+    )
+    checks = []
+    for pattern in result.patterns:
+        without = pattern.without
+        numbers = list(range(1, len(without.entering) + 1))
+        checks += [
+            Panel(
+                kind="bars",
+                title=f"{pattern.name}: without a group",
+                x=result.groups,
+                top=1.03,
+                lines=[
+                    Line(name="problems solved", y=without.solved_without),
+                    Line(name="triples right", y=without.triples_without),
+                ],
+            ),
+            Panel(
+                kind="bars",
+                title="where values enter: energy",
+                x=numbers,
+                x_label="frequency",
+                lines=[Line(name="energy", y=without.entering, color=COLORS[2])],
+            ),
+            Panel(
+                kind="lines",
+                title="... with the strongest alone",
+                x=numbers,
+                x_label="frequencies kept",
+                top=1.03,
+                lines=[Line(name="triples right", y=without.triples_strongest, color=COLORS[1])],
+            ),
+        ]
+    found["fourier-checks"] = Chart(
+        panels=checks,
+        columns=3,
+        height=3.1,
+        caption="Without one frequency group of what the MLPs add; and with few frequencies where values enter them.",
+    )
+    return found
+
+
+def errors_charts(result: Errors) -> Charts:
+    """Histograms of attention and of cosines, for right and wrong values."""
+    panels = []
+    rows = (
+        ("attention, depth ≥ iteration", result.attention_edges, result.attention[0]),
+        ("cosine, depth ≥ iteration", result.cosine_edges, result.cosine[0]),
+        ("attention, depth < iteration", result.attention_edges, result.attention[1]),
+    )
+    for title, edges, counts in rows:
+        for which, place in enumerate(OPERANDS):
+            lines = [
+                Line(name="right", y=counts[which, 1], color=COLORS[0]),
+                Line(name="wrong", y=counts[which, 0], color=COLORS[3]),
+            ]
+            panels.append(Panel(kind="steps", title=f"{place}: {title}", x=edges, lines=lines, log_y=True))
+    return {
+        "errors": Chart(
+            panels=panels,
+            columns=3,
+            height=2.3,
+            caption=f"{result.instances} problems of {result.nodes} nodes. First layer's attention by group, and cosine of "
+            "what the last layer's heads add with what they should.",
+        )
+    }
+
+
+def entropy_charts(result: Entropy) -> Charts:
+    """Entropy by size."""
+    panels = []
+    for layer, (rhs, operands) in enumerate(zip(result.at_rhs, result.at_operands, strict=True)):
+        for title, found in (("right-hand sides", rhs), ("operands", operands)):
+            if found.any() or title == "right-hand sides" or layer == 0:
+                lines = [Line(name=f"head {head}", y=found[:, head]) for head in range(found.shape[1])]
+                panels.append(
+                    Panel(
+                        kind="lines",
+                        title=f"layer {layer + 1}, at {title}",
+                        x=result.sizes,
+                        lines=lines,
+                        x_label="nodes",
+                        y_label="nats",
+                        top=max(1.0, 1.05 * float(found.max())),
+                    )
+                )
+    return {
+        "entropy": Chart(
+            panels=panels, columns=len(panels), height=3.2, caption="Entropy of attention by size, each head."
+        )
+    }
+
+
+def recompute_charts(result: Recomputation) -> Charts:
+    """What becomes of wrong values."""
+    names = ["restored", "kept", "follow a wrong operand", "stay in spite of it", "undisturbed"]
+    shares = [result.restored, result.kept, result.follow, result.stay, result.undisturbed]
+    panel = Panel(kind="bars", x=names, lines=[Line(name="", y=shares)], top=1.03)
+    return {
+        "recompute": Chart(
+            panels=[panel],
+            columns=1,
+            height=3.2,
+            caption=f"One iteration of a solved state with wrong values: {result.wrong} made wrong, "
+            f"{result.affected} with a wrong operand.",
+        )
+    }
+
+
+def iterations_charts(result: BetweenIterations) -> Charts:
+    """What becomes of a patched value."""
+    names = ["takes the value", "children follow", "children unmoved", "restored", "kept"]
+    shares = [result.taken, result.follow, result.unmoved, result.restored, result.kept]
+    panel = Panel(kind="bars", x=names, lines=[Line(name="", y=shares)], top=1.03)
+    return {
+        "iterations": Chart(
+            panels=[panel],
+            columns=1,
+            height=3.2,
+            caption=f"{result.patched} values patched between two iterations, "
+            f"and {result.children} values computed from them at the next.",
+        )
+    }
+
+
+def drift_charts(result: Drift) -> Charts:
+    """Decoded values, change and margin over iterations."""
+    times = list(range(1, len(result.right) + 1))
+    panels = [
+        Panel(
+            kind="lines",
+            title="decoded right",
+            x=times,
+            x_label="iteration",
+            top=1.03,
+            lines=[Line(name="all", y=result.right), Line(name="known by then", y=result.known_right)],
+        ),
+        Panel(
+            kind="lines",
+            title="change of vectors",
+            x=times,
+            x_label="iteration",
+            lines=[Line(name="change", y=result.change, color=COLORS[2])],
+        ),
+        Panel(
+            kind="lines",
+            title="margin of values",
+            x=times,
+            x_label="iteration",
+            lines=[Line(name="margin", y=result.margin, color=COLORS[4])],
+        ),
+    ]
+    return {
+        "drift": Chart(
+            panels=panels,
+            columns=3,
+            height=2.8,
+            caption=f"Over iterations; the deepest problem needs {result.deepest}.",
+        )
+    }
+
+
+FIGURES: dict[str, Callable[[Any], Charts]] = {
+    "heads": heads_charts,
+    "circuits": circuits_charts,
+    "flow": flow_charts,
+    "ablation": ablation_charts,
+    "sinks": sinks_charts,
+    "residual": residual_charts,
+    "embeddings": embeddings_charts,
+    "fourier": fourier_charts,
+    "errors": errors_charts,
+    "entropy": entropy_charts,
+    "recompute": recompute_charts,
+    "iterations": iterations_charts,
+    "drift": drift_charts,
+}
+"""By analysis: a result in, charts out."""

@@ -1,0 +1,207 @@
+"""Transformers whose weights are written by hand, so that the circuit in them is known: the paper's, and that of ``stable``.
+
+Features come in pairs, x and -x, so that LayerNorm finds a mean of 0; a large constant feature makes what it divides by the
+same everywhere. Scores are so far apart that attention is one-hot. The MLP has a unit for every combination of values.
+"""
+
+from dataclasses import replace
+from itertools import product
+
+import torch
+
+from latentloop.config import GraphConfig, ModelConfig, RunConfig, TaskConfig
+from latentloop.config.positions import DisentangledConfig, LocalConfig
+from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.methods import Discrete
+from latentloop.model.build import build_model, weights_of
+from latentloop.train.checkpoint import Checkpoint
+
+P, NAMES, HEADS = 5, 12, 4
+CONSTANT = 8.0
+MATCH, NUMBER, FLOOR = 90.0, 45.0, 66.0
+"""Scores: for the right name, for holding a number, and what everything else is below a sink."""
+TARGET, SINK, FALLBACK = 90.0, 60.0, 30.0
+"""Scores: of the operand's distance; a separator's, and of distances where one stands if the operand is missing; of ``=``."""
+DISTANCES = {0: 6, 1: 4, 2: 2}
+SINKS = {0: (3, 5), 1: (3,), 2: ()}
+"""Where an equation with fewer operands has its separator."""
+TASK = TaskConfig(modulus=P, names=NAMES)
+GRAPH = GraphConfig(nodes=NAMES)
+
+
+class Features:
+    """Where each feature is kept, and how to read and write it."""
+
+    def __init__(self, *, slots: bool) -> None:
+        sizes = {"constant": 1, "name": NAMES, "value": P + 1, "=": 1, "sep": 1, "found": P + 1}
+        sizes |= {f"name {i}": NAMES for i in range(3)} if slots else {}
+        sizes |= {f"value {i}": P + 1 for i in range(3)} | {"result": P + 1}
+        self.at, self.count = {}, 0
+        for name, size in sizes.items():
+            self.at[name] = range(self.count, self.count + size)
+            self.count += size
+        self.count = -(-self.count // HEADS) * HEADS  # heads share the width
+        self.width = 2 * self.count
+        self.unit = (self.count / (CONSTANT**2 + 3)) ** 0.5  # what LayerNorm makes of 1
+
+    def write(self, matrix, name, which, column, amount=1.0):
+        """Let a column of an output matrix, or of an embedding, write a feature."""
+        place = self.at[name][which]
+        matrix[place, column] += amount
+        matrix[place + self.count, column] -= amount
+
+    def read(self, matrix, row, name, which, amount=1.0):
+        """Let a row of an input matrix read a feature as it was before LayerNorm."""
+        matrix[row, self.at[name][which]] += amount / self.unit / (CONSTANT if name == "constant" else 1)
+
+
+def _embed(weights, features):
+    for table in ("syntax", "variable", "value", "operation"):
+        weights[f"embeddings.{table}.weight"].zero_()
+    syntax, names, values = (weights[f"embeddings.{table}.weight"].T for table in ("syntax", "variable", "value"))
+    for kind in range(syntax.shape[1]):
+        features.write(syntax, "constant", 0, kind, CONSTANT)
+    features.write(syntax, "=", 0, 3)
+    features.write(syntax, "sep", 0, 4)
+    for name in range(NAMES):
+        features.write(names, "name", name, name)
+    for value in range(P):
+        features.write(values, "value", value, value)
+    features.write(values, "value", P, P + 1)  # empty; N/A is nothing
+
+
+class Head:
+    """One head's rows of the projection and columns of the output matrix."""
+
+    def __init__(self, weights, features, layer, head, heads):
+        prefix, size = f"layers.{layer}.attention", features.width // heads
+        self.features, self.start = features, head * size
+        self.matrix = weights[f"{prefix}.project.weight"]
+        self.out = weights[f"{prefix}.out.weight"]
+
+    def query(self, dim, name, which, amount):
+        self.features.read(self.matrix, self.start + dim, name, which, amount)
+
+    def key(self, dim, name, which, amount=1.0):
+        self.features.read(self.matrix, self.features.width + self.start + dim, name, which, amount)
+
+    def copy(self, source, target, count, first=0):
+        """Copy so many symbols of a feature, through value dimensions from ``first`` on."""
+        for which in range(count):
+            row = 2 * self.features.width + self.start + first + which
+            self.features.read(self.matrix, row, source, which)
+            if not first:
+                self.features.write(self.out, target, which, self.start + which)
+
+    def look_up(self, asked, scale):
+        """Find the token of the name asked for that holds a number, or else one without; what is no match lies below 0."""
+        for name in range(NAMES):
+            self.query(name, asked, name, MATCH / scale)
+            self.key(name, "name", name)
+        self.query(NAMES, "constant", 0, NUMBER / scale)
+        for value in range(P):
+            self.key(NAMES, "value", value)
+        self.query(NAMES + 1, "constant", 0, -FLOOR / scale)
+        self.key(NAMES + 1, "constant", 0)
+
+
+def _add(weights, features):
+    """Write the last layer's MLP: three, two or one operands, or something empty among them."""
+    into, bias = weights["layers.1.mlps.0.into.weight"], weights["layers.1.mlps.0.into.bias"]
+    out = weights["layers.1.mlps.0.out.weight"]
+    unit = 0
+    for count in (3, 2, 1):
+        for values in product(range(P), repeat=count):
+            for place, value in zip(range(3 - count, 3), values, strict=True):
+                features.read(into, unit, f"value {place}", value)
+            for absent, symbol in product(range(3 - count), range(P + 1)):
+                features.read(into, unit, f"value {absent}", symbol, -1.0)
+            bias[unit] = 0.5 - count
+            features.write(out, "result", sum(values) % P, unit, 8.0)
+            unit += 1
+    for place in range(3):
+        features.read(into, unit, f"value {place}", P)
+    bias[unit] = -0.5
+    features.write(out, "result", P, unit, 8.0)
+    readout = weights["readouts.value.weight"]
+    for value in range(P):
+        features.read(readout, value, "result", value, 4.0)
+    features.read(readout, P + 1, "result", P, 4.0)
+    weights["readouts.value.bias"][:P] = 2.0 * torch.arange(P)  # where nothing is computed, there is one answer
+    weights["readouts.value.bias"][P] = -20.0  # never N/A
+
+
+def _names_first(weights, features):
+    """The paper's circuit: names to the right-hand side by distance, then their values by name."""
+    size = features.width // HEADS
+    scale = (3 * size) ** -0.5
+    table = weights["positions.table.weight"]
+    window, relative = table.shape
+    table.zero_()
+    for distance in range(window):
+        table[distance, distance], table[distance, distance + relative // 2] = 1.0, -1.0
+    strength = (relative / 2) ** 0.5  # what the table's LayerNorm makes of 1
+    of_query, of_key = weights["positions.keys.0.weight"], weights["positions.queries.0.weight"]
+    for operand in (0, 1, 2, 3):  # the last head reads the literal of a leaf
+        head = Head(weights, features, 0, operand, HEADS)
+        head.query(0, "constant", 0, 1.0)
+        of_query[head.start, DISTANCES.get(operand, 2)] = TARGET / scale / strength
+        of_query[head.start, 1] = FALLBACK / scale / strength
+        head.key(1, "sep", 0)
+        for distance in SINKS.get(operand, ()):
+            of_key[head.start + 1, distance] = 2 * SINK / scale / strength
+        if operand < 3:
+            head.copy("name", f"name {operand}", NAMES)
+        else:
+            head.copy("value", "value 2", P)
+    for operand in range(3):
+        head = Head(weights, features, 1, operand, HEADS)
+        head.look_up(f"name {operand}", scale)
+        head.key(NAMES + 1, "=", 0, -1.0)  # a sink: 0
+        head.copy("value", f"value {operand}", P + 1)
+
+
+def _values_first(weights, features):
+    """The circuit of ``stable``: values to where the operands stand by name, then to the right-hand side by distance."""
+    head = Head(weights, features, 0, 0, 1)
+    head.look_up("name", features.width**-0.5)
+    head.copy("value", "found", P + 1)
+    size = features.width // HEADS
+    bias = weights["positions.tables.0"]
+    bias.zero_()
+    for operand in range(3):
+        head = Head(weights, features, 1, operand, HEADS)
+        head.query(0, "constant", 0, SINK * size**0.5)
+        head.key(0, "sep", 0)
+        bias[operand, DISTANCES[operand]] = TARGET
+        bias[operand, 1] = FALLBACK
+        for distance in SINKS[operand]:
+            bias[operand, distance] = SINK
+        head.copy("found", f"value {operand}", P + 1)
+        for value in range(P):  # a literal holds its number itself
+            features.read(head.matrix, 2 * features.width + head.start + value, "value", value)
+
+
+def handmade(circuit: str, *, random: bool = False) -> LatentLoop:
+    """A loaded model with the circuit ``names`` or ``values``, or with random weights in its place."""
+    names = circuit == "names"
+    features = Features(slots=names)
+    positions = DisentangledConfig(window=16, relative_width=32) if names else LocalConfig()
+    model = ModelConfig(
+        positions=positions, layers=2, heads=HEADS, width=features.width, mlp_ratio=1 if names else 2, dropout=0.0,
+        **({} if names else {"first_heads": 1, "first_mlp": False}),
+    )  # fmt: skip
+    run = RunConfig(method=Discrete(pin_static=True), task=TASK, graph=GRAPH, model=model)
+    weights = weights_of(build_model(run))
+    if not random:
+        weights = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+        for name, weight in weights.items():
+            if "norm" in name and name.endswith("weight"):
+                weight.fill_(1.0)
+        _embed(weights, features)
+        (_names_first if names else _values_first)(weights, features)
+        _add(weights, features)
+    else:
+        torch.manual_seed(1)
+        weights = {name: weight + 0.3 * torch.randn_like(weight) for name, weight in weights.items()}
+    return LatentLoop(Checkpoint(run=replace(run), weights=weights, metrics={}))

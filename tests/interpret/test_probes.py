@@ -1,0 +1,128 @@
+"""Controlled data: exactly one thing varies, every answer is the oracle's, and a shared prefix changes nothing."""
+
+import numpy as np
+import pytest
+import torch
+
+from latentloop.config import ModelConfig, TaskConfig
+from latentloop.config.positions import PositionsConfig
+from latentloop.interpret.probes import (
+    OPERANDS,
+    RHS,
+    labels,
+    make_scene,
+    value_grid,
+    varied_literals,
+    varied_names,
+    varied_operations,
+    varied_values,
+)
+from latentloop.interpret.shared import Bench
+from latentloop.methods import Discrete
+from latentloop.model.capture import capture, patch
+from latentloop.model.positions import POSITIONS
+from latentloop.model.recurrence import update
+from latentloop.model.transformer import Transformer
+from latentloop.task.graph import EMPTY
+from latentloop.task.oracle import solve
+from latentloop.tokens.factored import decode, encode
+from latentloop.tokens.state import encode_state, with_values
+from latentloop.tokens.vocabulary import Vocabulary
+
+TASK = TaskConfig(operations=("+", "*"), modulus=5, names=12)
+VOCABULARY = Vocabulary(task=TASK)
+
+
+def scene(nodes=12, task=TASK):
+    return make_scene(task, nodes, np.random.default_rng(3))
+
+
+def words(probes):
+    tokens = encode(probes.problems, VOCABULARY)
+    return np.array([decode(tokens, VOCABULARY, row).split(" ") for row in range(len(probes))])
+
+
+@pytest.mark.parametrize("place", [*OPERANDS, RHS])
+def test_one_name_varies_and_nothing_else(place):
+    probes = varied_names(scene(), place)
+    text = words(probes)
+    differing = np.flatnonzero((text != text[0]).any(0))
+    assert differing.tolist() == [text.shape[1] + labels().index(place) - len(labels())]
+    assert len(probes) == len({tuple(row) for row in text}) >= 8
+    assert (probes.state[:, :-1] == probes.state[0, :-1]).all()
+    if place == RHS:  # all names are taken, so the probe repeats one, which the parser would refuse
+        assert set(text[:, -1]) <= set(text[0, :-8])
+
+
+def test_a_free_name_is_taken_where_there_is_one():
+    some = scene(nodes=8)
+    assert some.rhs not in some.base.names
+    assert set(varied_names(some, RHS).problems.names[:, -1]) <= set(range(12)) - set(some.base.names[0].tolist())
+
+
+@pytest.mark.parametrize("place", OPERANDS)
+def test_one_value_varies_by_the_equation_that_defines_it(place):
+    probes = varied_values(scene(), place, empty=True)
+    text = words(probes)
+    differing = np.flatnonzero((text != text[0]).any(0))
+    which = OPERANDS.index(place)
+    assert text[0, differing + 1].tolist() == ["="]  # the literal of a leaf, as in `3 = x7`
+    assert text[0, differing + 2].tolist() == [text[0, -7 + 2 * which]]  # which defines that operand
+    node = probes.problems.width - 4 + which
+    changed = (probes.state != probes.state[0]).any(0)
+    assert np.flatnonzero(changed).tolist() == [node]
+    assert probes.state[:, node].tolist() == [0, 1, 2, 3, 4, EMPTY]
+    assert (probes.state[:, -1] == EMPTY).all()
+    full = solve(probes.problems)
+    assert (full.values[:-1, -1] == probes.answers[:-1]).all()
+    assert probes.answers[-1] == EMPTY
+
+
+def test_operands_count_from_the_right_hand_side():
+    assert labels(3) == [";", "VAR0", "op", "VAR1", "op", "VAR2", "=", "RHS"]
+    assert labels(2) == [";", "VAR1", "op", "VAR2", "=", "RHS"]
+    assert labels(1) == [";", "VAR2", "=", "RHS"]
+    some = scene()
+    two, three = words(some.probes(operands=2))[0], words(some.probes())[0]
+    assert two[-3] == three[-3]
+    assert two[-5] == three[-5]
+
+
+def test_grids_literals_and_operations():
+    probes = value_grid(scene(), ["+", "*"], [1, 2, 4])
+    expected = [(x + y) * z % 5 for x in (1, 2, 4) for y in (1, 2, 4) for z in (1, 2, 4)]
+    assert probes.answers.tolist() == expected
+    literals = varied_literals(scene())
+    assert (literals.state == literals.state[0]).all()
+    assert literals.problems.constants[:, -2].tolist() == [0, 1, 2, 3, 4]
+    assert len(varied_operations(scene())) == 4
+
+
+@pytest.mark.parametrize("encoding", POSITIONS)
+@torch.inference_mode()
+def test_a_shared_prefix_changes_nothing(encoding):
+    torch.manual_seed(0)
+    config = ModelConfig(positions=PositionsConfig.kind(encoding)(), layers=2, heads=2, width=16, dropout=0.0)
+    model = Transformer(config, VOCABULARY, Discrete(pin_static=encoding == "local")).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    for probes in (varied_names(scene(), "VAR1"), varied_values(scene(), "VAR0", empty=True)):
+        state, layout = encode_state(probes.problems, VOCABULARY)
+        state = with_values(state, layout, probes.state, VOCABULARY)
+        with capture(model, ["head_out", "mlp_post"]) as whole:
+            _, output = update(model, state, layout)
+        bench = Bench(model, probes)
+        assert 0 < bench.start < bench.length - 7
+        with capture(model, ["head_out", "mlp_post"]) as part:
+            logits = bench.run()
+        torch.testing.assert_close(logits[:, -1], output.logits["value"][:, -1], rtol=1e-4, atol=1e-4)
+        for key in whole:
+            axis = 2 if key[2] == "head_out" else 1
+            torch.testing.assert_close(part[key].select(axis, -1), whole[key].select(axis, -1), rtol=1e-4, atol=1e-4)
+        place = [bench.position(RHS)]
+        with patch(model, "head_out", part[0, 1, "head_out"], layer=1, positions=place):  # the same again
+            torch.testing.assert_close(bench.run(), logits, rtol=1e-4, atol=1e-4)
+        with patch(model, "head_out", lambda x: 2 * x, layer=1, positions=place):  # a function of what was there
+            moved = bench.run()
+        torch.testing.assert_close(moved[:, :-1], logits[:, :-1], rtol=1e-4, atol=1e-4)
+        assert not torch.allclose(moved[:, -1], logits[:, -1])

@@ -1,0 +1,282 @@
+"""The whole study: it finds the circuits that were built in, finds none in random weights, and keeps what it has found."""
+
+import subprocess
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from numpy import ndarray
+
+from handmade import GRAPH, HEADS, TASK, handmade
+from latentloop.errors import UserError
+from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.files import read_json
+from latentloop.interpret import errors
+from latentloop.interpret.claims import STATEMENTS
+from latentloop.interpret.registry import ANALYSES
+from latentloop.interpret.results import load
+from latentloop.interpret.study import chosen, interpret, model_file, read_study
+from latentloop.interpret.subject import Settings, Subject, find_size
+from latentloop.model.build import build_model, weights_of
+from latentloop.presets import preset
+from latentloop.report.charts import Diagram, plotly
+from latentloop.report.page import TRACES
+from latentloop.report.study import study_charts, write_report
+from latentloop.train.checkpoint import Checkpoint
+
+ROOT = Path(__file__).parents[2]
+SMALL = Settings(scenes=1, instances=4, rollouts=24, pairs=6, samples=160)
+TINY = Settings(scenes=1, instances=1, rollouts=2, pairs=1, samples=32)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Studies of both handmade circuits and of random weights."""
+    found = {}
+    for name, random in (("names", False), ("values", False), ("random", True)):
+        folder = found[name] = tmp_path_factory.mktemp(name)
+        trained = handmade("values" if name == "values" else "names", random=random)
+        model_file(folder, trained.describe() | {"checkpoint": f"handmade {name}"})
+        interpret(trained, folder, SMALL)
+    return found
+
+
+def verdicts(folder):
+    return {claim.name: claim.verdict for claim in read_study(folder).claims}
+
+
+def test_the_papers_circuit_is_found(folders):
+    study = read_study(folders["names"])
+    first, last = study.results["heads"].layers
+    assert first.groups(last=False) == {"name of VAR0": [0], "name of VAR1": [1], "name of VAR2": [2], "literal": [3]}
+    assert last.groups(last=True) == {"value of VAR0": [0], "value of VAR1": [1], "value of VAR2": [2], "others": [3]}
+    assert study.circuit.startswith("names first")
+    copied = {(group.layer, group.group): group.copied for group in study.results["circuits"].groups}
+    assert copied[0, "name of VAR1"] == "variable"
+    assert copied[0, "literal"] == copied[1, "value of VAR1"] == "value"
+    flow = study.results["flow"]
+    assert flow.attention["name"][0, :, -1].tolist() == [1, 1, 1]
+    assert flow.attention["value"][0].max() == 0  # the first layer brings no value anywhere
+    assert flow.attention["value"][1, :, -1].tolist() == [1, 1, 1]
+    assert all(group.moved == 1 for group in flow.groups)
+    two = next(one for one in study.results["sinks"].maps if one.layer == 0 and one.operands == 2)
+    assert two.at_rhs[0] == "; 1.00"  # the head of VAR0 falls back to the separator
+    assert study.results["residual"].change[0].max() == 0
+    assert study.results["embeddings"].circulant["weights"] == 1
+    assert study.results["embeddings"].measured["3"].explained > 0.99
+    assert sum(study.results["errors"].counts.values()) == 0
+    held = {name for name, verdict in verdicts(folders["names"]).items() if verdict == "supported"}
+    assert held == {
+        "names",
+        "values",
+        "gather",
+        "first MLP",
+        "circulant",
+        "orthogonal",
+        "sums",
+        "groups",
+        "length",
+        "correction",
+        "state",
+    }
+
+
+def test_the_other_circuit_is_found(folders):
+    study = read_study(folders["values"])
+    first, last = study.results["heads"].layers
+    assert first.lookups == [0]
+    assert [last.values_at_rhs[place] for place in ("VAR0", "VAR1", "VAR2")] == [[0], [1], [2]]
+    assert study.circuit.startswith("values first")
+    flow = study.results["flow"]
+    for which, place in enumerate(("VAR0", "VAR1", "VAR2")):
+        moved = flow.attention["value"][0, which]
+        assert moved[flow.positions.index(place)] == 1
+        assert moved.sum() == 1  # and nowhere else
+    found = verdicts(folders["values"])
+    held = {name for name, verdict in found.items() if verdict == "supported"}
+    assert held == {
+        "values",
+        "lookup",
+        "gather",
+        "circulant",
+        "orthogonal",
+        "sums",
+        "groups",
+        "length",
+        "correction",
+        "state",
+    }
+    assert found["first MLP"] == found["differences"] == "does not apply"
+
+
+def test_sums_are_on_the_diagonal_and_need_it(folders):
+    (pattern,) = read_study(folders["names"]).results["fourier"].patterns
+    assert pattern.right == 1
+    shares = [site.diagonal for site in pattern.sites]
+    assert shares[0] < 0.01
+    assert min(shares[-2:]) > 0.99
+    assert pattern.without.solved_without.tolist() == [1, 1, 1, 1, 1, 1, 0]
+    assert pattern.without.solved_only == pattern.without.solved == 1
+    assert pattern.without.triples_strongest[-1] == 1
+
+
+def test_random_weights_support_nothing(folders):
+    found = verdicts(folders["random"])
+    assert set(found.values()) <= {"not supported", "does not apply"}
+    assert list(found.values()).count("not supported") >= 10
+    assert read_study(folders["random"]).circuit == "none of the known circuits"
+
+
+def test_a_head_that_does_not_attend_is_named_as_the_source(folders):
+    trained, study = handmade("names"), read_study(folders["names"])
+    size = trained.model.config.width // HEADS
+    # The head of VAR1 now wavers between its token and others.
+    trained.model.positions.keys[0].weight.data[size : 2 * size] *= 0.055
+    subject = Subject(trained=trained, size=study.size, settings=SMALL)
+    result = errors.analyze(subject, study.results["heads"], study.results["embeddings"])
+    assert result.counts["first attention"] > 0
+    assert result.counts["first attention"] == sum(result.counts.values())
+
+
+def test_what_is_stored_is_not_computed_again(folders, tmp_path):
+    folder = folders["values"]
+    heard = []
+    before = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.json")}
+    study = interpret(handmade("values"), folder, SMALL, told=lambda name, how: heard.append((name, how)))
+    assert [how for name, how in heard if name != "size"] == ["kept"] * len(ANALYSES)
+    after = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.json")}
+    assert {name for name in before if before[name] != after[name]} == {"verdicts.json"}
+    assert {claim.name for claim in study.claims} == set(STATEMENTS)
+    # A damaged file, and another settings' result, are not taken for this one.
+    heads = folder / "heads.json"
+    key = read_json(heads)["key"]
+    kind = ANALYSES["heads"].kind
+    assert load(folder, "heads", kind, key) is not None
+    assert load(folder, "heads", kind, key | {"settings": {}}) is None
+    damaged = tmp_path / "heads.json"
+    damaged.write_text(heads.read_text()[:-40])
+    assert load(tmp_path, "heads", kind) is None
+
+
+def test_results_come_back_as_they_were(folders):
+    for name, one in read_study(folders["names"]).stored.items():
+        assert isinstance(one.result, ANALYSES[name].kind)
+        for field in fields(one.result):
+            value = getattr(one.result, field.name)
+            assert value is None or not isinstance(value, dict) or "shape" not in value
+    heads = read_study(folders["names"]).results["heads"]
+    assert isinstance(heads.layers[0].by_name, ndarray)
+    assert heads.layers[0].by_name.shape == (4, 8, HEADS)
+
+
+def test_every_figure_and_the_page_come_from_stored_results(folders):
+    folder = folders["names"]
+    charts = study_charts(read_study(folder))
+    assert charts.keys() == ANALYSES.keys() | {"circuit"}
+    diagram = charts["circuit"]["circuit"]
+    assert isinstance(diagram, Diagram)
+    assert sorted(edge.label for edge in diagram.edges) == ["MLPs"] + 3 * ["name 100%"] + 3 * ["value 100%"]
+    for figures in charts.values():
+        for chart in figures.values():
+            drawn = plotly(chart)
+            assert {trace["type"] for trace in drawn["data"]} <= set(TRACES)
+    page = write_report(folder)
+    html = page.read_text()
+    assert html.count('class="plot"') == sum(map(len, charts.values()))
+    assert "names first" in html.lower()
+    for name in (name for figures in charts.values() for name in figures):
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def untrained(name, **model):
+    run = preset(f"tiny-{name}")
+    run = replace(run, task=TASK, graph=replace(GRAPH, nodes=8), model=replace(run.model, width=16, **model))
+    return LatentLoop(Checkpoint(run=run, weights=weights_of(build_model(run)), metrics={}))
+
+
+@pytest.mark.parametrize(
+    ("trained", "applies", "reason"),
+    [
+        (lambda: untrained("cot"), set(), "chain of thought"),
+        (lambda: untrained("feedforward"), {"entropy", "drift"}, "hidden vectors"),
+        (lambda: untrained("continuous"), {"entropy", "drift", "iterations"}, "hidden vectors"),
+        (lambda: untrained("discrete", layers=3), {"heads", "circuits", "flow", "embeddings"}, "two layers"),
+        (lambda: untrained("stable"), set(ANALYSES), ""),
+    ],
+    ids=["cot", "feedforward", "continuous", "three layers", "stable"],
+)
+def test_what_does_not_apply_says_why(trained, applies, reason, tmp_path):
+    only = ["circuits", "flow", "errors"] if reason == "two layers" else []
+    study = interpret(trained(), tmp_path, TINY, only=only)
+    assert set(study.results) == applies
+    for name, one in study.stored.items():
+        assert bool(one.reason) == (name not in applies)
+        assert "\n" not in one.reason
+    if reason:
+        assert any(reason in one.reason for one in study.stored.values())
+    assert all(claim.verdict != "supported" for claim in study.claims)
+
+
+def test_other_moduli_and_operands():
+    conditions = ANALYSES["fourier"].conditions
+    large = untrained("discrete")
+    large.run = replace(large.run, task=replace(TASK, modulus=37))
+    assert any("37 values are too many" in condition(large) for condition in conditions)
+    pairs = untrained("discrete")
+    pairs.run = replace(pairs.run, graph=replace(GRAPH, fan_ins=(1, 2)))
+    assert any("three operands" in condition(pairs) for condition in conditions)
+
+
+def test_the_size_is_the_largest_that_is_solved():
+    trained = handmade("names")
+    size = find_size(trained, SMALL)
+    assert (size.nodes, size.solved, size.repeats, size.probes_right) == (12, 1, True, 1)
+    random = find_size(handmade("names", random=True), SMALL)
+    assert random.nodes == 12
+    assert set(random.tried) == {"12", "8", "6", "5"}
+
+
+def test_a_model_of_few_names_is_refused_in_one_line():
+    run = replace(preset("tiny-discrete"), task=replace(TASK, names=6), graph=replace(GRAPH, nodes=6))
+    few = LatentLoop(Checkpoint(run=run, weights=weights_of(build_model(run)), metrics={}))
+    with pytest.raises(UserError, match="at least 8 names, got 6"):
+        find_size(few, TINY)
+
+
+def test_only_what_is_asked_for_and_what_it_needs():
+    assert chosen(["errors"]) == ["heads", "embeddings", "errors"]
+    assert chosen([]) == list(ANALYSES)
+    with pytest.raises(UserError, match=r"unknown analysis 'head'.*did you mean 'heads'"):
+        chosen(["head"])
+
+
+def test_the_command(run, tmp_path):
+    folder = tmp_path / "checkpoint"
+    untrained("stable").save_pretrained(folder)
+    code, out, err = run("interpret", folder, "--output", tmp_path / "out", "--only", "recompute", "--json")
+    assert code == 0, err
+    assert '"not supported"' in out
+    assert (tmp_path / "out" / "report.html").is_file()
+    assert "recompute: running" in err
+    code, out, err = run("interpret", folder, "--output", tmp_path / "out", "--only", "recompute")
+    assert "recompute: kept" in err
+    assert "computed anew" in " ".join(out.split())
+    for words, wrong in (
+        (["--only", "haeds"], "unknown analysis 'haeds'"),
+        (["--full", "--instances", "3"], "not with --full"),
+        (["--output", folder / "config.json"], "is a file"),
+    ):
+        code, _, err = run("interpret", folder, *words)
+        assert code == 2
+        assert wrong in err
+    assert not (Path("results")).exists() or not list(Path("results").glob("checkpoint-interpret*"))
+
+
+def test_the_example_of_ones_own_model():
+    page = (ROOT / "docs" / "interpret.md").read_text()
+    example = (ROOT / "examples" / "own_model.py").read_text()
+    assert example.partition('"""\n\n')[2].strip() in page
+    done = subprocess.run([sys.executable, ROOT / "examples" / "own_model.py"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[(0.0, 0.0), (0.0, 0.0), (0.86, 1.0)]", "True"]  # 1 - 1/7 of what varies
