@@ -226,3 +226,14 @@ def test_values_of_the_wrong_type_are_refused():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     for message, expected in zip(done.stdout.splitlines(), WRONG_TYPES.values(), strict=True):
         assert expected in message
+
+
+def test_chosen_settings_are_those_that_are_not_the_defaults():
+    run = RunConfig()
+    assert run.chosen() == {
+        "method": {"name": "discrete"}, "task": {}, "model": {"positions": {"name": "deberta"}}, "train": {},
+        "graph": {"depth_limit": 7},
+    }  # fmt: skip
+    wider = changed(run, width=512, window=32, pin_static=True)
+    assert wider.chosen()["model"] == {"positions": {"name": "deberta", "window": 32}, "width": 512}
+    assert wider.chosen()["method"] == {"name": "discrete", "pin_static": True}

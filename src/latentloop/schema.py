@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -33,6 +33,17 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """Return the plain values that ``from_dict`` takes."""
         return {field.name: _to_json(getattr(self, field.name)) for field in fields(self)}
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the settings that are not the defaults, as plain values: the same when another setting is added one day."""
+        found = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Config):
+                found[field.name] = value.chosen()
+            elif field.default is MISSING or value != field.default:
+                found[field.name] = value
+        return found
 
     def __post_init__(self) -> None:
         for name, expected in _settings(type(self)).items():
@@ -90,6 +101,10 @@ class Variant(Config):
     def to_dict(self) -> dict[str, Any]:
         """Return the plain values that ``from_dict`` takes."""
         return {"name": self.name} | super().to_dict()
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the kind, and its settings that are not the defaults."""
+        return {"name": self.name} | super().chosen()
 
     def become(self: VariantT, name: str) -> VariantT:
         """Return another kind of the family that keeps the settings both have."""

@@ -108,7 +108,7 @@ class Job:
     @property
     def key(self) -> str:
         """A hash of everything that decides its result."""
-        content = {"run": self.run.to_dict(), "evaluation": self.evaluation.to_dict()}
+        content = {"run": self.run.chosen(), "evaluation": self.evaluation.to_dict()}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

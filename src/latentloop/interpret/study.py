@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from latentloop.errors import UserError, nearest
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.files import write_json
@@ -59,10 +61,10 @@ def chosen(only: Sequence[str]) -> list[str]:
 
 def weights_digest(trained: LatentLoop) -> str:
     """Return a hash of a model's weights and configuration, wherever they came from."""
-    digest = hashlib.sha256(json.dumps(trained.run.to_dict(), sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(trained.run.chosen(), sort_keys=True).encode())
     for name, weight in sorted(weights_of(trained.model).items()):
         digest.update(name.encode())
-        digest.update(weight.float().numpy().tobytes())
+        digest.update(np.asarray(weight, np.float32).tobytes())
     return digest.hexdigest()
 
 
