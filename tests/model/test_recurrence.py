@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from latentloop.config import GraphConfig
+from latentloop.errors import UserError
 from latentloop.evaluate.rollout import roll_out
 from latentloop.methods import METHODS
 from latentloop.model import recurrence
@@ -144,3 +145,30 @@ def test_symbols_that_are_no_numbers_read_as_empty():
         says = replace(tokens, value=np.full_like(tokens.value, symbol))
         watch = Watch(says, np.array([1]), run.task.modulus, exact=True)
         assert watch.values[0].tolist() == [[EMPTY if name in ("N/A", "empty") else symbol] * 2]
+
+
+def test_stray_lookups_change_right_hand_sides_alone_and_only_in_training():
+    run = changed(preset("tiny-stable"), stray=1.0)
+    model = build_model(run)
+    problems = sample(run.task, run.graph, 3, np.random.default_rng(0))
+    state, layout = encode_state(problems, model.vocabulary)
+    x = model.embed(state.factors())
+    found = torch.randn_like(x)  # what the first layer adds
+    torch.manual_seed(0)
+    strayed = model._astray(x + found, x, layout.rhs)
+    changed_at = (strayed != x + found).any(-1)
+    assert (changed_at <= layout.at_rhs(layout.exists)).all()
+    assert changed_at.sum() > 0.8 * layout.exists.sum()  # a token may be given its own
+    given = strayed - x
+    for row, position in changed_at.nonzero().tolist():  # everything given was found by a token of the same problem
+        assert torch.isclose(given[row, position], found[row], atol=1e-5).all(-1).any()
+    plain = build_model(changed(run, stray=0.0)).eval()
+    with torch.no_grad():
+        outputs = [one.eval()(state, layout).logits["value"] for one in (model, plain)]
+    assert torch.equal(*outputs)
+
+
+def test_stray_lookups_need_right_hand_sides_to_be_read_alone():
+    with pytest.raises(UserError, match="stray is for methods that read values only"):
+        changed(preset("tiny-discrete"), stray=0.1)
+    changed(preset("tiny-discrete"), stray=0.1, pin_static=True)
