@@ -46,7 +46,7 @@ def sources() -> dict[str, Any]:
         kinds = ("evaluation", "certificate", "stress", "metrics")
         found[name] = {kind: _indexed(read_json(ROOT / "checkpoints" / name / f"{kind}.json")) for kind in kinds}
     for name in OPENED:
-        found[f"{name}-interpret"] = read_json(ROOT / "docs" / "results" / name / "verdicts.json")
+        found[f"{name}-interpret"] = read_json(ROOT / "docs" / "studies" / name / "verdicts.json")
     found["derived"] = _derived(found)
     found["experiments"] = load(EXPERIMENTS)
     return found
