@@ -70,7 +70,6 @@ def _derived(found: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "seconds": {name: max(run["training"]["seconds"] for run in runs[name]) for name in MODELS},
         "minutes": {name: max(run["training"]["seconds"] for run in runs[name]) / 60 for name in MODELS},
-        "missed": runs[MODELS[-1]][0]["rows"][128]["problems"] - runs[MODELS[-1]][0]["rows"][128]["count"],
         "large": {f"{family} {nodes}": _counted(row) for (family, nodes), row in large.items()},
         "solve": {row["nodes"]: _spread(row["problems"]) for row in found["solving"]["asked"]},
         "explored": _explored(found["explorer"]),

@@ -192,7 +192,7 @@ def handmade(circuit: str, *, random: bool = False) -> LatentLoop:
         **({} if names else {"first_heads": 1, "first_mlp": False}),
     )  # fmt: skip
     run = RunConfig(method=Discrete(pin_static=True), task=TASK, graph=GRAPH, model=model)
-    weights = weights_of(build_model(run))
+    weights = {name: torch.from_numpy(weight.copy()) for name, weight in weights_of(build_model(run)).items()}
     if not random:
         weights = {name: torch.zeros_like(weight) for name, weight in weights.items()}
         for name, weight in weights.items():
@@ -204,4 +204,5 @@ def handmade(circuit: str, *, random: bool = False) -> LatentLoop:
     else:
         torch.manual_seed(1)
         weights = {name: weight + 0.3 * torch.randn_like(weight) for name, weight in weights.items()}
-    return LatentLoop(Checkpoint(run=replace(run), weights=weights, metrics={}))
+    arrays = {name: weight.numpy() for name, weight in weights.items()}
+    return LatentLoop(Checkpoint(run=replace(run), weights=arrays, metrics={}))

@@ -30,7 +30,7 @@ def _random(name, positions=None, **settings):
     model = Transformer(run.model, Vocabulary(task=run.task), run.method).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    weights = {name: value.numpy().copy() for name, value in model.state_dict().items()}
     return LatentLoop(Checkpoint(run=run, weights=weights, metrics={}))
 
 

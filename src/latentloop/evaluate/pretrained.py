@@ -119,12 +119,15 @@ class LatentLoop:
     def model(self) -> "Transformer":
         """The torch model, built when it is first asked for. From then on it gives all answers: it may be changed."""
         with needing("a chain-of-thought model" if not self.method.latent else "the torch model"):
+            import torch
+
             from latentloop.model.build import load_weights
             from latentloop.model.transformer import Transformer
 
-        model = Transformer(self.run.model, self.vocabulary, self.run.method)
-        load_weights(model, self.checkpoint.weights)
-        return model.eval().to(self.device)
+        with torch.inference_mode(False):  # whoever asks first, it can still be trained
+            model = Transformer(self.run.model, self.vocabulary, self.run.method)
+            load_weights(model, self.checkpoint.weights)
+            return model.eval().to(self.device)
 
     def engine(self, nodes: int) -> Engine:
         """Return what computes the states of the next problems, with so many nodes together: NumPy, or the torch model."""
