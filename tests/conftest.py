@@ -1,4 +1,5 @@
 import io
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -9,6 +10,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True, max_examples=60)
 hypothesis.settings.load_profile("house")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -40,3 +47,17 @@ def ctrl_c():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A real Chromium, one for all tests of a process."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="browser tests need playwright: pip install playwright"
+    )
+    if CHROMIUM is None:
+        pytest.skip("browser tests need Chromium: apt-get install chromium")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()

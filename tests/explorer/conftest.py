@@ -1,6 +1,5 @@
-"""A real Chromium, and pages in it that are watched: no error, and no request to anywhere."""
+"""Pages in a real Chromium that are watched: no error, and no request to anywhere."""
 
-import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -9,26 +8,8 @@ import pytest
 from latentloop.explorer.models import pack_model
 from latentloop.explorer.page import ENGINE, STATIC, TASK, build_page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 PROBLEM = "6 = x8\n12 = x7\n18 = x5\nx5 + x8 = x2\nx7 + x8 - x5 = x9\nx7 * x2 = x1\nx1 - x9 * x2 = x4"
 FINISHED = "Boolean(globalThis.latentloop?.problem && !latentloop.computing && latentloop.wanted === undefined)"
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="browser tests need playwright: pip install playwright"
-    )
-    if CHROMIUM is None:
-        pytest.skip("browser tests need Chromium: apt-get install chromium")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 import base64
 import json
 import re
-import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -134,30 +133,26 @@ def test_what_cannot_be_shown_is_refused(block):
         page_html(_page_of(block))
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium: apt-get install chromium")
-def test_in_a_browser_it_draws_and_breaks_no_policy(tmp_path):
-    sync = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+def test_in_a_browser_it_draws_and_breaks_no_policy(chromium, tmp_path):
     write_page(PAGE, tmp_path / "page.html")
-    with sync.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": 400, "height": 900}, color_scheme="dark")
-        said, asked = [], []
-        tab.on("console", lambda message: said.append(message.text))
-        tab.on("pageerror", lambda error: said.append(str(error)))
-        tab.on("request", lambda request: asked.append(request.url))
-        tab.goto((tmp_path / "page.html").as_uri())
-        for plot in tab.query_selector_all(".plot"):
-            plot.scroll_into_view_if_needed()
-        tab.wait_for_function("document.querySelectorAll('.plot .main-svg .xaxislayer-above').length >= 2")
-        background = "getComputedStyle(document.documentElement).backgroundColor"
-        before = tab.evaluate(background)
-        tab.click("#theme")
-        assert tab.evaluate(background) != before
-        assert not tab.evaluate("document.documentElement.scrollWidth > innerWidth")
-        assert not tab.evaluate("'broken' in window")
-        buttons = tab.evaluate("[...document.querySelectorAll('.modebar-btn')].map((b) => b.dataset.title)")
-        assert buttons
-        assert not [title for title in buttons if re.search("cloud|share|studio|upload", title, re.IGNORECASE)]
-        assert not said
-        assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
-        browser.close()
+    tab = chromium.new_page(viewport={"width": 400, "height": 900}, color_scheme="dark")
+    said, asked = [], []
+    tab.on("console", lambda message: said.append(message.text))
+    tab.on("pageerror", lambda error: said.append(str(error)))
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto((tmp_path / "page.html").as_uri())
+    for plot in tab.query_selector_all(".plot"):
+        plot.scroll_into_view_if_needed()
+    tab.wait_for_function("document.querySelectorAll('.plot .main-svg .xaxislayer-above').length >= 2")
+    background = "getComputedStyle(document.documentElement).backgroundColor"
+    before = tab.evaluate(background)
+    tab.click("#theme")
+    assert tab.evaluate(background) != before
+    assert not tab.evaluate("document.documentElement.scrollWidth > innerWidth")
+    assert not tab.evaluate("'broken' in window")
+    buttons = tab.evaluate("[...document.querySelectorAll('.modebar-btn')].map((b) => b.dataset.title)")
+    assert buttons
+    assert not [title for title in buttons if re.search("cloud|share|studio|upload", title, re.IGNORECASE)]
+    assert not said
+    assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
+    tab.close()
