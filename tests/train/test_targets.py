@@ -383,7 +383,18 @@ def test_smaller_graphs_and_other_fan_ins_come_first():
         batch = sample_batch(run, number, vocabulary, 0)
         assert batch.newly_known.max() <= fan_in + 1
         assert batch.layout.exists.sum(1).max() <= most
-    assert [run.graph_at(step).nodes for step in range(10)] == [6] * 3 + [10] * 7
+    assert [run.distribution_at(step)[1].nodes for step in range(10)] == [6] * 3 + [10] * 7
     batch = sample_batch(run, 3, vocabulary, 0)
     assert batch.newly_known.max() == 4
     assert batch.layout.exists.sum(1).max() > 6
+
+
+def test_few_names_and_few_leaves_come_first():
+    run = tiny("discrete", steps=10, curriculum=("4,2@5/1:0.5",))
+    vocabulary = Vocabulary(task=run.task)
+    for number in range(10):
+        batch = sample_batch(run, number, vocabulary, 0)
+        names = batch.start.variable[batch.start.variable < run.task.names]
+        leaves = ((batch.layout.fan_in == 0) & batch.layout.exists).sum(1)
+        assert (names.max() < 5) == (number < 5)
+        assert (leaves.max() == 2) == (number < 5)

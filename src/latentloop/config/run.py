@@ -42,7 +42,7 @@ class RunConfig(Config):
         try:
             _ = self.stages
         except UserError as error:
-            raise UserError(f"the curriculum must give graphs that can be sampled: {error}") from error
+            raise UserError(f"the curriculum must give problems that can be sampled: {error}") from error
         if self.graph.nodes > self.task.names:
             raise UserError(f"{self.graph.nodes} nodes need as many names, and there are {self.task.names}")
 
@@ -53,24 +53,32 @@ class RunConfig(Config):
         return self.model.name if steps is None else self.model.name.replace("-L", f"-T{steps}L", 1)
 
     @property
-    def stages(self) -> list[tuple[float, GraphConfig]]:
-        """The share of the steps on each distribution of graphs, in their order: the curriculum's, then the run's own."""
-        graph, found = self.graph, []
+    def stages(self) -> list[tuple[float, TaskConfig, GraphConfig]]:
+        """The share of the steps on each distribution of problems, in their order: the curriculum's, then the run's own."""
+        task, graph, found = self.task, self.graph, []
         for stage in self.train.stages:
             nodes = min(stage.nodes, graph.nodes)
-            lowest = None if graph.min_nodes is None else min(graph.min_nodes, nodes)
-            simpler = replace(graph, nodes=nodes, min_nodes=lowest, fan_ins=stage.fan_ins or graph.fan_ins)
-            found.append((stage.share, simpler))
-        return [*found, (1.0 - sum(share for share, _ in found), graph)]
+            simpler = replace(
+                graph,
+                nodes=nodes,
+                min_nodes=None if graph.min_nodes is None else min(graph.min_nodes, nodes),
+                leaves=graph.leaves if stage.leaves is None else stage.leaves,
+                fan_ins=stage.fan_ins or graph.fan_ins,
+            )
+            names = task.names if stage.names is None else stage.names
+            if not nodes <= names <= task.names:
+                raise UserError(f"a stage with {nodes} nodes has {nodes} to {task.names} names, got {names}")
+            found.append((stage.share, replace(task, names=names), simpler))
+        return [*found, (1.0 - sum(share for share, _, _ in found), task, graph)]
 
-    def graph_at(self, step: int) -> GraphConfig:
-        """Return the distribution of graphs that a step trains on."""
+    def distribution_at(self, step: int) -> tuple[TaskConfig, GraphConfig]:
+        """Return the distribution of problems that a step trains on."""
         end = 0.0
-        for share, graph in self.stages:
+        for share, task, graph in self.stages:
             end += share * self.train.steps
             if step < end - 1e-6:
-                return graph
-        return self.graph
+                return task, graph
+        return self.task, self.graph
 
     @property
     def longest_sequence(self) -> int:

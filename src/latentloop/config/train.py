@@ -8,11 +8,13 @@ from latentloop.errors import UserError, shown
 from latentloop.schema import Config, check_seed
 
 _STAGE = re.compile(
-    r"(\d{1,4})(?:/([123]{1,16}))?:(\d(?:\.\d{1,16})?|\.\d{1,16})", re.ASCII
+    r"(?P<nodes>\d{1,4})(?:,(?P<leaves>\d{1,4}))?(?:@(?P<names>\d{1,5}))?(?:/(?P<fan_ins>[123]{1,16}))?"
+    r":(?P<share>\d(?:\.\d{1,16})?|\.\d{1,16})",
+    re.ASCII,
 )  # nothing to backtrack into
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Stage:
     """A part of a curriculum."""
 
@@ -20,8 +22,12 @@ class Stage:
     """Of the steps."""
     nodes: int
     """Nodes of a graph, at most."""
+    leaves: int | None
+    """Leaves of a graph, ..."""
+    names: int | None
+    """... how many names occur, ..."""
     fan_ins: tuple[int, ...] | None
-    """Numbers of parents, where they differ from the run's own."""
+    """... and numbers of parents, each where it differs from the run's own."""
 
     @classmethod
     def read(cls, text: str) -> "Stage":
@@ -29,9 +35,16 @@ class Stage:
         match = _STAGE.fullmatch(text)
         if match is None:
             raise UserError(
-                f"a stage of a curriculum is NODES:SHARE or NODES/FAN_INS:SHARE such as 16/12:0.2, got {shown(text)}"
+                "a stage of a curriculum is NODES[,LEAVES][@NAMES][/FAN_INS]:SHARE such as 16/12:0.2 or 4,2@8/1:0.1, "
+                f"got {shown(text)}"
             )
-        return cls(float(match[3]), int(match[1]), tuple(map(int, match[2])) if match[2] else None)
+        return cls(
+            share=float(match["share"]),
+            nodes=int(match["nodes"]),
+            leaves=int(match["leaves"]) if match["leaves"] else None,
+            names=int(match["names"]) if match["names"] else None,
+            fan_ins=tuple(map(int, match["fan_ins"])) if match["fan_ins"] else None,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +86,9 @@ class TrainConfig(Config):
     seed: int = 0
     """Seed of initial weights, problems, dropout and corruption."""
     curriculum: tuple[str, ...] = ()
-    """Simpler graphs that come first, as NODES:SHARE or NODES/FAN_INS:SHARE: `16/12:0.2 16:0.4` is a fifth of the steps on
-    graphs of 16 nodes with 1 or 2 parents, then two fifths on graphs of 16 nodes, and the rest on the run's own."""
+    """Simpler problems that come first, as NODES[,LEAVES][@NAMES][/FAN_INS]:SHARE: `16/12:0.2 16:0.4` is a fifth of the
+    steps on graphs of 16 nodes with 1 or 2 parents, then two fifths on graphs of 16 nodes, and the rest on the run's own;
+    `4,2@8/1:0.1` is a tenth on graphs of 4 nodes, 2 of them leaves, with copies only, named by the first 8 names."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     """Floating-point precision, by Fabric's name."""
     compile: bool = False

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import torch
 
-from latentloop.config import GraphConfig, RunConfig
+from latentloop.config import GraphConfig, RunConfig, TaskConfig
 from latentloop.task.graph import Problems, concatenate, sample
 from latentloop.task.splits import train_generator
 from latentloop.tokens.vocabulary import Vocabulary
@@ -27,14 +27,14 @@ def sample_batch(run: RunConfig, step: int, vocabulary: Vocabulary, rank: int) -
 def _fresh(run: RunConfig, step: int) -> Problems:
     """Return problems that no other step sees, simpler ones while the curriculum says so."""
     group, within = divmod(step, STEPS_AT_ONCE)
-    return _sampled(run, run.graph_at(step), group)[within * run.train.batch : (within + 1) * run.train.batch]
+    return _sampled(run, *run.distribution_at(step), group)[within * run.train.batch : (within + 1) * run.train.batch]
 
 
 @lru_cache(maxsize=2)
-def _sampled(run: RunConfig, graph: GraphConfig, group: int) -> Problems:
+def _sampled(run: RunConfig, task: TaskConfig, graph: GraphConfig, group: int) -> Problems:
     """Sample the problems of several steps."""
     rng = train_generator(run.train.seed, FRESH, group)
-    return sample(run.task, graph, STEPS_AT_ONCE * run.train.batch, rng)
+    return sample(task, graph, STEPS_AT_ONCE * run.train.batch, rng)
 
 
 def _from_fixed_set(run: RunConfig, step: int) -> Problems:
