@@ -3,8 +3,9 @@
 python benchmarks/pilot.py                    (times points that have no steps yet: src/latentloop/experiments/steps.toml)
 python benchmarks/pilot.py NAME ...           (times these anew; not once a run of theirs is stored)
 
-Steps of every point are taken in turn with those of one reference point, on one thread, and the median of the ratios counts:
-what else the machine does slows both down alike. The reference is timed on its own first.
+Steps of every point are taken in turn with those of one reference, on one thread, and the median of the ratios counts: what
+else the machine does slows both down alike. Every stage of a curriculum is timed, and counts with its share. The
+reference is timed on its own first.
 """
 
 import argparse
@@ -32,41 +33,42 @@ from latentloop.train.optimizer import MovingAverage, make_optimizer
 ROOT = Path(__file__).parent.parent
 STEPS = ROOT / "src" / "latentloop" / "experiments" / "steps.toml"
 RESULTS = ROOT / "benchmarks" / "results" / "pilot.json"
-REFERENCE = "stable"
-WARM_UP, ROUNDS = 2, 12
+REFERENCE = changed(preset("ladder-stable"), curriculum=("16/12:1.0",))
+"""Its steps cost the same from the first to the last."""
+WARM_UP, ROUNDS = 2, 8
+STEPS_TAKEN = 1000
+"""Steps of a run that is timed: a curriculum has shares of them."""
 ROUNDED = 50
 """Steps are rounded to a multiple of this."""
 
 
-def stepper(run: RunConfig) -> Callable[[], float]:
+def stepper(run: RunConfig) -> Callable[[int], float]:
     """Return a function that takes a step of a run, and returns the processor's seconds it took."""
+    run = changed(run, steps=STEPS_TAKEN)
     fabric, vocabulary = make_fabric(run), Vocabulary(task=run.task)
     model = build_model(run)
     learner, optimizer = fabric.setup(Learner(model), make_optimizer(model, run.train))
     average = MovingAverage(model, run.train.ema)
-    number = 0
 
-    def step() -> float:
-        nonlocal number
+    def step(number: int) -> float:
         clock = time.process_time()
         optimizer_step(run, number, vocabulary, fabric, learner, optimizer)
         average.update(model, number)
-        number += 1
         return time.process_time() - clock
 
     return step
 
 
-def unbudgeted(point: Point) -> RunConfig:
-    """Return a point's run, with steps that do not matter."""
-    return changed(changed(preset(point.preset), **point.overrides), steps=1000)
-
-
 def ratio(point: Point) -> float:
-    """Return what a step costs, in steps of the reference."""
-    ours, base = stepper(unbudgeted(point)), stepper(unbudgeted(POINTS[REFERENCE]))
-    ratios = [ours() / median([base() for _ in range(4)]) for _ in range(WARM_UP + ROUNDS)]
-    return median(ratios[WARM_UP:])
+    """Return what a step costs on average over the stages of its curriculum, in steps of the reference."""
+    run = changed(preset(point.preset), **point.overrides)
+    ours, base = stepper(run), stepper(REFERENCE)
+    cost, start = 0.0, 0.0
+    for share, _, _ in run.stages:
+        first = round(start * STEPS_TAKEN)
+        ratios = [ours(first + ahead) / median([base(ahead) for _ in range(3)]) for ahead in range(WARM_UP + ROUNDS)]
+        cost, start = cost + share * median(ratios[WARM_UP:]), start + share
+    return cost
 
 
 def main() -> None:
@@ -78,8 +80,8 @@ def main() -> None:
     torch.set_num_threads(1)
     known = read_json(RESULTS) if RESULTS.exists() else {"ratios": {}}
     if "reference_seconds" not in known or asked.reference:
-        base = stepper(unbudgeted(POINTS[REFERENCE]))
-        known["reference_seconds"] = asked.reference or median([base() for _ in range(60)][10:])
+        base = stepper(REFERENCE)
+        known["reference_seconds"] = asked.reference or median([base(number) for number in range(60)][10:])
     laptop = {name: point for name, point in POINTS.items() if point.scale == "laptop" and not point.like}
     for name in asked.names or [name for name in laptop if name not in pilot()]:
         point = laptop[name]

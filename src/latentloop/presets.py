@@ -75,14 +75,18 @@ LADDER_GRAPH = GraphConfig(nodes=16, min_nodes=8, depth_limit=7)
 LADDER_TRAINING = replace(FAST, batch=16, curriculum=("16/12:0.2",), validate_every=500, checkpoint_every=500)
 
 
-def _ladder(method: MethodConfig, positions: PositionsConfig, layers: int = 2, **settings: Any) -> RunConfig:
+def _ladder(
+    method: MethodConfig, positions: PositionsConfig, layers: int = 2, rate: float = 0.02, **settings: Any
+) -> RunConfig:
     """A method of the paper at a laptop's cost: trained on 8 to 16 nodes, tested on up to 64, as many as there are names.
 
-    Architecture, optimizer, schedule and moving average are those of the fast recipe for all of them. Steps are those
-    that 20 minutes of one core give; ``latentloop.experiments`` sets them.
+    Architecture, optimizer, schedule and moving average are those of the fast recipe for all of them; the rate is the one
+    with the least validation loss (experiment ``tuning``). Steps are those that 20 minutes of one core give;
+    ``latentloop.experiments`` sets them.
     """
     model = ModelConfig(positions=positions, layers=layers, heads=8, width=128, dropout=0.0, **settings)
-    return RunConfig(method=method, task=TaskConfig(names=64), graph=LADDER_GRAPH, model=model, train=LADDER_TRAINING)
+    train = replace(LADDER_TRAINING, muon_lr=rate, lr=rate / 15)
+    return RunConfig(method=method, task=TaskConfig(names=64), graph=LADDER_GRAPH, model=model, train=train)
 
 
 RELATIVE = DisentangledConfig(relative_width=128)
@@ -103,7 +107,7 @@ PRESETS: dict[str, RunConfig] = {
     "ladder-feedforward": _ladder(Feedforward(), RELATIVE, layers=8),
     "ladder-recurrent": _ladder(Recurrent(iterations=4), RotaryConfig()),
     "ladder-cot": _ladder(ChainOfThought(), NoneConfig(), layers=4),
-    "ladder-continuous": _ladder(Continuous(**HELPED), **LOOKUP_FIRST),
+    "ladder-continuous": _ladder(Continuous(**HELPED), **LOOKUP_FIRST, rate=0.04),
     "ladder-discrete": _ladder(Discrete(**HELPED), **LOOKUP_FIRST),
     "ladder-corrected": _ladder(Corrected(**HELPED), **LOOKUP_FIRST, layers=4),
     "ladder-stable": _ladder(STABLE, **LOOKUP_FIRST),

@@ -80,7 +80,7 @@ def test_a_figure_is_drawn_at_the_paper_s_scale(name):
     _check_letters(draw(name, everything("paper"), "paper"))
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", [name for name, figure in FIGURES.items() if len(figure.jobs("laptop")) > 1])
 def test_a_figure_of_some_results_says_how_many_are_missing(name, laptop):
     half = {run: result for place, (run, result) in enumerate(laptop.items()) if place % 3 != 1}
     figure = draw(name, half)
@@ -167,7 +167,7 @@ def test_figures_are_drawn_of_real_results(tmp_path, monkeypatch):
         write_result(tmp_path, document)
         results[job.name] = read_result(tmp_path / "results" / f"{job.name}.json")
     drawn = {path.stem for path in redraw(None, results, tmp_path / "images", suffixes=(".svg",))}
-    assert FIGURES.keys() - drawn <= {"encodings-feedforward", "encodings-recurrent"} | {
+    assert FIGURES.keys() - drawn <= {"encodings-feedforward", "encodings-recurrent", "plain"} | {
         name for name, figure in FIGURES.items() if figure.methods and not {"discrete", "cot"} & set(figure.methods)
     }
     assert decide("cot-errs-in-arithmetic", results).because.startswith("of ")

@@ -129,6 +129,7 @@ def labels(job: Job) -> dict[str, Any]:
         "trajectory": method.trajectory if isinstance(method, ChainOfThought) else None,
         "variable_size": run.graph.min_nodes is not None,
         "corruption": getattr(method, "corruption", None),
+        "curriculum": list(run.train.curriculum),
         "trained_to": run.graph.nodes,
         "budget": job.point.budget,
         "scale": job.point.scale,

@@ -155,6 +155,12 @@ UNAIDED: dict[str, Any] = {"lookup_weight": 0.0, "partial_weight": 0.0, "mlp_dep
 """The paper's own supervision: no auxiliary read-outs, and one MLP a layer."""
 PLAIN: dict[str, Any] = UNAIDED | {"positions": ENCODINGS["deberta"], "first_heads": None, "lookup_noise": 0.0}
 """Nothing built in: the paper's own architecture too."""
+FEW_NAMES: dict[str, Any] = {
+    "curriculum": ("4,2@8/1:0.25", "4,2@16/1:0.05", "4,2@32/1:0.05", "4,2/1:0.05", "8,3/1:0.05", "8,3/12:0.1", "16/12:0.1"),
+    "muon_lr": 0.01, "lr": 0.001,
+}  # fmt: skip
+"""Copies among four nodes with eight names first, then more names, then larger graphs: where nothing else starts look-ups.
+At larger rates the plateau is not left."""
 RUNGS = ("feedforward", "recurrent", "cot", "continuous", "discrete", "corrected", "stable")
 CORRUPTIONS = (0.05, 0.25, 1.0)
 GRID = tuple((encoding, layers) for encoding in ("abpe", "rope", "nope", "deberta") for layers in (2, 4, 8))
@@ -309,15 +315,37 @@ EXPERIMENTS: dict[str, Experiment] = {
             _ladder("discrete"),
             _ladder("discrete", "unaided", **UNAIDED),
             _encoding("discrete", "deberta"),
+            _ladder("discrete", "uniform", curriculum=()),
             _ladder("discrete", "plain", **PLAIN),
             _ladder("stable"),
             _encoding("stable", "deberta"),
             _ladder("stable", "unaided", **UNAIDED),
             _ladder("stable", "even", skew=0.0),
             _ladder("stable", "true-states", true_states=1.0),
+            _ladder("stable", "uniform", curriculum=()),
             _ladder("stable", "plain", skew=0.0, true_states=1.0, **PLAIN),
         ),
         figures=("built-in",),
+    ),
+    "curricula": Experiment(
+        question="Where look-ups do not start by themselves, do few names help?",
+        points=(
+            *(
+                point
+                for method in ("feedforward", "recurrent", "cot")
+                for point in (_ladder(method, seeds=THREE), _ladder(method, "few-names", **FEW_NAMES))
+            ),
+            _ladder("discrete", "unaided", **UNAIDED),
+            _ladder("discrete", "unaided-few-names", **UNAIDED, **FEW_NAMES),
+            _ladder("discrete", "plain", **PLAIN),
+            _ladder("discrete", "plain-few-names", **PLAIN, **FEW_NAMES),
+        ),
+        figures=("curricula",),
+    ),
+    "plain": Experiment(
+        question="With the paper's own supervision and nothing built in, what do four hours of one core give?",
+        points=(_ladder("discrete", "plain-long", budget=12.0, like="discrete-plain-few-names", **PLAIN, **FEW_NAMES),),
+        figures=("plain",),
     ),
     "rehearsal": Experiment(
         question="Does everything work together? Seconds, not science.",

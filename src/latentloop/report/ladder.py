@@ -192,6 +192,18 @@ FIGURES: dict[str, LadderFigure] = {
         f"a time, and all together. {BARS}",
         repeats=None, experiments=("built-in",), methods=("discrete", "stable"), draw=configurations.built_in,
     ),
+    "curricula": LadderFigure(
+        title="Few names first",
+        caption="Problems fully solved, averaged over sizes in and out of distribution, without and with a curriculum that "
+        f"begins with copies among four nodes and eight names. {BARS}",
+        repeats=None, experiments=("curricula",), draw=configurations.curricula,
+    ),
+    "plain": LadderFigure(
+        title="Nothing built in: the learning curve",
+        caption="Values right in training, of equations with one, two and three operands, for the discrete method with the "
+        "paper's own supervision, architecture and nothing else, through a curriculum that begins with few names. One seed.",
+        repeats=None, experiments=("plain",), draw=comparisons.plain,
+    ),
     "learning": LadderFigure(
         title="Learning curves",
         caption="Accuracy in training against problems seen, a line for each seed: of equations with three operands, and for "

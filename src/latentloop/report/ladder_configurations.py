@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from latentloop.experiments.scores import Scores, comparable, least_loss
@@ -18,6 +19,7 @@ from latentloop.report.ladder_parts import (
     column_figure,
     described,
     entry,
+    few_names,
     legend_above,
     line,
     of_methods,
@@ -265,25 +267,53 @@ def built_in(groups: Groups) -> Figure:
     figure, panels = page_figure(2.3, 1, len(methods), sharex=True)
     for axes, method in zip(panels, methods, strict=True):
         found = of_methods(groups, [method])
-        look = METHOD_LOOKS[method]
-        for place, scores in enumerate(found):
-            for sizes, face in ((scores.inside, "white"), (scores.outside, look.color)):
-                low, high = spread(scores, sizes)
-                axes.plot([100 * low, 100 * high], [place] * 2, color=look.color, linewidth=1.0, zorder=2)
-                axes.plot(
-                    100 * scores.average(sizes), place, color=look.color, marker="o", markersize=5,
-                    markerfacecolor=face, markeredgewidth=1.0, zorder=3,
-                )  # fmt: skip
-        axes.set_yticks(range(len(found)), [_helps_left(scores) for scores in found])
-        axes.set_ylim(len(found) - 0.5, -0.5)
-        axes.set_xlim(-4, 104)
-        axes.tick_params(axis="y", length=0)
-        axes.set_title(look.label)
+        _inside_and_outside(axes, found, [_helps_left(scores) for scores in found])
+        axes.set_title(METHOD_LOOKS[method].label)
     figure.supxlabel(f"{SOLVED}, average", fontsize=8.0)
+    legend_above(figure, _inside_and_outside_entries(), 2)
+    return figure
+
+
+def curricula(groups: Groups) -> Figure:
+    """Draw averages in and out of distribution without and with a curriculum of few names."""
+    found = some(list(groups.values()))
+    figure, axes = column_figure(0.6 + 0.27 * len(found))
+    _inside_and_outside(axes, found, [_first_names(scores) for scores in found])
+    axes.set_xlabel("solved, %, average")
+    legend_above(figure, _inside_and_outside_entries(), 2)
+    return figure
+
+
+def _first_names(scores: Scores) -> str:
+    """Name a configuration by its method, its helps and its curriculum."""
+    method = METHOD_LOOKS[scores.method].label
+    away = taken_away(scores)
+    words = ["few names first"] if few_names(scores) else []
+    words += [] if scores.method != "discrete" else ["no read-outs" if away == ["read-outs"] else "plain"]
+    return f"{method}: {', '.join(words[::-1])}" if words else method
+
+
+def _inside_and_outside(axes: Axes, found: Sequence[Scores], labels: Sequence[str]) -> None:
+    """Draw a row for each configuration: its average in distribution hollow, and beyond it filled."""
+    for place, scores in enumerate(found):
+        color = METHOD_LOOKS[scores.method].color
+        for sizes, face in ((scores.inside, "white"), (scores.outside, color)):
+            low, high = spread(scores, sizes)
+            axes.plot([100 * low, 100 * high], [place] * 2, color=color, linewidth=1.0, zorder=2)
+            axes.plot(
+                100 * scores.average(sizes), place, color=color, marker="o", markersize=5,
+                markerfacecolor=face, markeredgewidth=1.0, zorder=3,
+            )  # fmt: skip
+    axes.set_yticks(range(len(found)), labels)
+    axes.set_ylim(len(found) - 0.5, -0.5)
+    axes.set_xlim(-4, 104)
+    axes.tick_params(axis="y", length=0)
+
+
+def _inside_and_outside_entries() -> list[Line2D]:
     dot = Look(label="", color="#444444", marker="o")
     inside = entry(dot, label="in distribution", linestyle="none", markerfacecolor="white", markeredgecolor="#444444")
-    legend_above(figure, [inside, entry(dot, label="out of distribution", linestyle="none")], 2)
-    return figure
+    return [inside, entry(dot, label="out of distribution", linestyle="none")]
 
 
 def _helps_left(scores: Scores) -> str:

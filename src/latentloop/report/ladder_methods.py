@@ -16,6 +16,7 @@ from latentloop.report.ladder_parts import (
     Groups,
     best,
     by_size,
+    column_figure,
     entry,
     legend_above,
     line,
@@ -254,4 +255,21 @@ def learning(groups: Groups) -> Figure:
     figure.supylabel("values right in training, %", fontsize=8.0)
     handles = [Line2D([], [], color="#444444", label=name, **VARIANTS[name]) for name in VARIANTS if name in shown]
     legend_above(figure, handles, len(handles))
+    return figure
+
+
+def plain(groups: Groups) -> Figure:
+    """Draw the learning curve of equations with one, two and three operands."""
+    (scores,) = some(list(groups.values()))
+    figure, axes = column_figure(2.3)
+    styles: dict[str, dict[str, Any]] = {"one": {"linestyle": ":"}, "two": {"linestyle": "--"}, "three": {}}
+    color = METHOD_LOOKS[scores.method].color
+    for number, style in styles.items():
+        _curve(axes, scores, f"right_{number}", color=color, **style)
+    axes.set_xlabel("problems seen, thousands")
+    axes.set_ylabel("values right in training, %")
+    axes.set_xlim(left=0)
+    percent_axis(axes)
+    words = {"one": "one operand", "two": "two", "three": "three"}
+    legend_above(figure, [Line2D([], [], color=color, label=words[name], **styles[name]) for name in words], 3)
     return figure

@@ -84,6 +84,8 @@ def described(scores: Scores) -> str:
     without = taken_away(scores)
     if without and labels["scale"] == "laptop":
         parts.append(f"no {without[0]}" if len(without) == 1 else "plain")
+    if few_names(scores):
+        parts.append("few names first")
     if labels["budget"] != 1:
         parts.append(f"{labels['budget']:g}x the budget")
     return ", ".join(parts)
@@ -92,9 +94,16 @@ def described(scores: Scores) -> str:
 def taken_away(scores: Scores) -> list[str]:
     """Return the helps that a point goes without; another encoding alone is told by the model's name."""
     found = dict.fromkeys(HELPS[name] for name in scores.labels["overrides"] if name in HELPS)
+    if scores.labels["curriculum"]:  # another one is no curriculum less
+        found.pop(HELPS["curriculum"], None)
     if list(found) == [HELPS["positions"]] or "first_heads" not in scores.labels["overrides"]:
         found.pop(HELPS["positions"], None)
     return list(found)
+
+
+def few_names(scores: Scores) -> bool:
+    """Return whether a point's curriculum begins with few names."""
+    return any("@" in stage for stage in scores.labels["curriculum"])
 
 
 def page_figure(height: float, rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Figure, list[Axes]]:
