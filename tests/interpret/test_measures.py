@@ -10,7 +10,6 @@ import torch
 from handmade import handmade
 from latentloop.interpret.circuits import norm_amplification, normed, ov_matrix
 from latentloop.interpret.embeddings import circulant_score, cosines, fit, orthogonality_score
-from latentloop.interpret.entropy import entropy
 from latentloop.interpret.errors import attribute
 from latentloop.interpret.fourier import (
     DIAGONAL,
@@ -24,6 +23,7 @@ from latentloop.interpret.fourier import (
 from latentloop.interpret.frequencies import part_of, single_frequencies
 from latentloop.interpret.heads import OTHERS, find_groups, moments, relative_variance
 from latentloop.interpret.residual import relative_change
+from latentloop.interpret.sharpness import entropy
 from latentloop.interpret.sinks import whole_pattern
 
 RNG = np.random.default_rng(0)
