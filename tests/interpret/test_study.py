@@ -26,6 +26,8 @@ from latentloop.presets import preset
 from latentloop.report.charts import Diagram, plotly
 from latentloop.report.page import TRACES
 from latentloop.report.study import study_charts, study_page, write_report
+from latentloop.task.oracle import solve
+from latentloop.task.splits import published_problems
 from latentloop.train.checkpoint import Checkpoint
 
 ROOT = Path(__file__).parents[2]
@@ -177,6 +179,15 @@ def test_a_head_that_does_not_attend_is_named_as_the_source(folders):
     result = errors.analyze(subject, study.results["heads"], study.results["embeddings"])
     assert result.counts["first attention"] > 0
     assert result.counts["first attention"] == sum(result.counts.values())
+
+
+def test_states_that_repeat_are_counted_at_every_iteration(folders):
+    found = read_study(folders["names"]).results["errors"]
+    problems = published_problems(TASK, found.nodes, found.instances)
+    depths = solve(problems).depths
+    assert found.checked == depths[problems.exists].sum()  # a value of depth d is to be computed at iterations 1 to d
+    iterations = int(depths.max()) + errors.BEYOND
+    assert found.cosine.sum() == problems.fan_in.sum() * iterations
 
 
 def test_what_is_stored_is_not_computed_again(folders, tmp_path):
