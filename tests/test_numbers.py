@@ -1,6 +1,6 @@
 """Every measured number in README, docs and cards is that of a stored result; a digit that differs fails."""
 
-import importlib
+import importlib.util
 import re
 import sys
 import tomllib
@@ -29,8 +29,17 @@ NOT_PROSE = re.compile(
 NUMBER = re.compile(r"(?<![\w.])\d[\d,.]*(?:e-?\d+)?")
 
 
-sys.path.append(str(ROOT / "docs"))  # as when docs/build.py is run
-BUILD = importlib.import_module("build")
+def _load_build():
+    sys.path.append(str(ROOT / "docs"))  # as when the file is run
+    spec = importlib.util.spec_from_file_location("docs_build", ROOT / "docs" / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+BUILD = _load_build()
 SOURCES = BUILD.sources()
 
 
