@@ -2,13 +2,16 @@
 
 import importlib.util
 import re
+import sys
 import tomllib
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from latentloop.files import read_json
+from latentloop.interpret.study import read_study
 from latentloop.report.card import model_card
 from latentloop.report.ladder import FIGURES, fingerprint, missing
 
@@ -27,6 +30,7 @@ NUMBER = re.compile(r"(?<![\w.])\d[\d,.]*(?:e-?\d+)?")
 
 
 def _load_build():
+    sys.path.append(str(ROOT / "docs"))  # as when the file is run
     spec = importlib.util.spec_from_file_location("docs_build", ROOT / "docs" / "build.py")
     assert spec is not None
     assert spec.loader is not None
@@ -47,6 +51,36 @@ def _words(text: str) -> str:
 def test_built_tables_are_up_to_date(page):
     text = (ROOT / page).read_text()
     assert BUILD.built(text, SOURCES) == text, f"{page} differs from stored results: run python docs/build.py"
+
+
+def test_every_study_has_its_page_and_its_column():
+    pages = BUILD.study_pages(SOURCES)
+    assert pages.keys() == {str(path.relative_to(ROOT)) for path in ROOT.glob("docs/studies/*/verdicts.md")}
+    for page, text in pages.items():
+        assert (ROOT / page).read_text() == text, f"{page} differs from stored results: run python docs/build.py"
+    heads = BUILD.TABLES["statements"](SOURCES).splitlines()[0]
+    assert all(f"(studies/{name}/verdicts.md)" in heads for name in SOURCES["studies"])
+
+
+@pytest.mark.parametrize("name", SOURCES["studies"])
+def test_verdicts_are_those_of_the_stored_results(name):
+    study = read_study(ROOT / "docs" / "studies" / name)
+    stored = SOURCES["studies"][name]
+    assert [asdict(claim) for claim in study.claims] == stored["claims"], "run python docs/build.py"
+    assert study.circuit == stored["circuit"]
+
+
+def test_a_table_of_many_models_stays_narrow():
+    claims = SOURCES["studies"]["laptop-all"]["claims"]
+    changed = [claim | {"name": "another", "statement": "Another"} for claim in claims[:1]]
+    studies = {f"model-{number}": {"circuit": "none: so", "claims": claims} for number in range(9)}
+    studies["model-9"] = {"circuit": "none: so", "claims": [*claims, *changed]}
+    head, _, circuit, *lines = BUILD.TABLES["statements"]({"studies": studies}).splitlines()
+    assert [line.count("|") for line in (head, circuit, *lines)] == [13] * (len(claims) + 3)
+    cells = [cell.strip() for line in lines for cell in line.split("|")[3:-1]]
+    assert max(map(len, cells)) <= 20
+    assert {cell.split()[0] for cell in cells} == {"**yes**", "no", "-", "not"}
+    assert cells[-10:-1] == ["not judged"] * 9  # a statement that one study alone has
 
 
 @pytest.mark.parametrize("page", NUMBERS["measured"])

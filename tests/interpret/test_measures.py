@@ -10,7 +10,6 @@ import torch
 from handmade import handmade
 from latentloop.interpret.circuits import norm_amplification, normed, ov_matrix
 from latentloop.interpret.embeddings import circulant_score, cosines, fit, orthogonality_score
-from latentloop.interpret.entropy import entropy
 from latentloop.interpret.errors import attribute
 from latentloop.interpret.fourier import (
     DIAGONAL,
@@ -21,9 +20,10 @@ from latentloop.interpret.fourier import (
     summarize,
     transform,
 )
-from latentloop.interpret.frequencies import part_of, single_frequencies
+from latentloop.interpret.frequencies import Singles, part_of, spectrum_of
 from latentloop.interpret.heads import OTHERS, find_groups, moments, relative_variance
 from latentloop.interpret.residual import relative_change
+from latentloop.interpret.sharpness import entropy
 from latentloop.interpret.sinks import whole_pattern
 
 RNG = np.random.default_rng(0)
@@ -125,17 +125,34 @@ def test_parts_of_a_function_add_up_to_it():
     p = 5
     grid = torch.from_numpy(RNG.normal(size=(p, p, p, 2)))
     groups = frequency_groups(p)
-    parts = [part_of(grid, groups, np.arange(7) == group) for group in range(7)]
+    parts = [part_of(spectrum_of(grid), groups == group) for group in range(7)]
     np.testing.assert_allclose(sum(parts).numpy(), grid.numpy(), atol=1e-5)
     np.testing.assert_allclose(parts[0].numpy(), np.broadcast_to(grid.mean((0, 1, 2)), grid.shape), atol=1e-5)
     total = np.add.outer(np.add.outer(np.arange(p), np.arange(p)), np.arange(p)) % p
     diagonal = (parts[0] + parts[DIAGONAL]).numpy()  # the mean over all triples of one sum
     for number in range(p):
         np.testing.assert_allclose(diagonal[total == number].std(0), 0, atol=1e-5)
-    single = single_frequencies(p)
-    assert single[0, 0, 1] == single[0, 0, 4] == single[4, 0, 0] == 1
-    assert single[0, 2, 0] == single[0, 3, 0] == 2
-    assert single[0, 1, 1] == single[0, 0, 0] == 0
+
+
+@pytest.mark.parametrize(
+    "count", [6, 7]
+)  # products have an even number of values, of which one frequency is its own conjugate
+def test_frequencies_of_single_values_are_those_of_the_cube(count):
+    grid = RNG.normal(size=(count, count, count, 2))
+    assert transform(torch.from_numpy(grid)).shape == (count, count, count)
+    spectrum = np.fft.fftn(grid, axes=(0, 1, 2), norm="ortho")
+    norms = np.linalg.norm(spectrum, axis=-1)
+    np.testing.assert_allclose(transform(torch.from_numpy(grid)).numpy(), norms)
+    folded = np.minimum(np.arange(count), -np.arange(count) % count)
+    axes = np.stack(np.meshgrid(folded, folded, folded, indexing="ij"), axis=-1)
+    single = np.where((axes > 0).sum(-1) == 1, axes.max(-1), 0)  # min(a, -a) at (0, 0, a) in any order
+    singles = Singles(torch.from_numpy(grid))
+    assert singles.numbers.tolist() == list(range(1, count // 2 + 1))
+    np.testing.assert_allclose(singles.energy(), [(norms[single == a] ** 2).sum() for a in singles.numbers])
+    for chosen in ([1], [2, 3], []):
+        kept = np.isin(single, chosen) & (single > 0)
+        part = np.fft.ifftn(spectrum * kept[..., None], axes=(0, 1, 2), norm="ortho").real
+        np.testing.assert_allclose(singles.part(np.array(chosen, int)).numpy(), part, atol=1e-12)
 
 
 def test_circulant_and_orthogonal():

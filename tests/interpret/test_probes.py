@@ -119,10 +119,30 @@ def test_a_shared_prefix_changes_nothing(encoding):
         for key in whole:
             axis = 2 if key[2] == "head_out" else 1
             torch.testing.assert_close(part[key].select(axis, -1), whole[key].select(axis, -1), rtol=1e-4, atol=1e-4)
-        place = [bench.position(RHS)]
+        place = [bench.length - bench.start - 1]
         with patch(model, "head_out", part[0, 1, "head_out"], layer=1, positions=place):  # the same again
             torch.testing.assert_close(bench.run(), logits, rtol=1e-4, atol=1e-4)
         with patch(model, "head_out", lambda x: 2 * x, layer=1, positions=place):  # a function of what was there
             moved = bench.run()
         torch.testing.assert_close(moved[:, :-1], logits[:, :-1], rtol=1e-4, atol=1e-4)
         assert not torch.allclose(moved[:, -1], logits[:, -1])
+        # Where the answer alone is asked for, the last layer computes one token, and the same.
+        with capture(model, ["head_out", "mlp_post"]) as short:
+            answers = bench.answers()
+        assert torch.equal(answers, logits[:, -1].argmax(-1))
+        assert short[0, 1, "head_out"].shape[2] == 1
+        for key in whole:
+            axis = 2 if key[2] == "head_out" else 1
+            torch.testing.assert_close(short[key].select(axis, -1), whole[key].select(axis, -1), rtol=1e-4, atol=1e-4)
+        for layer, label in ((1, RHS), (0, "VAR2")):
+            there = bench.position(label, layer)
+            with (
+                patch(model, "head_out", lambda x: 2 * x, layer=layer, positions=[there]),
+                capture(model, ["logits"]) as changed,
+            ):
+                bench.answers()
+            here = there if layer == 0 else place[0]
+            with patch(model, "head_out", lambda x: 2 * x, layer=layer, positions=[here]):
+                expected = bench.run()[:, -1]
+            torch.testing.assert_close(changed[0, None, "logits.value"][:, 0], expected, rtol=1e-4, atol=1e-4)
+            assert not torch.allclose(expected, logits[:, -1])

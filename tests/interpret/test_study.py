@@ -4,25 +4,30 @@ import subprocess
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from numpy import ndarray
 
 from handmade import GRAPH, HEADS, TASK, handmade
+from latentloop.config.positions import DisentangledConfig
 from latentloop.errors import UserError
 from latentloop.evaluate.pretrained import LatentLoop
-from latentloop.files import read_json
+from latentloop.files import read_json, write_json
 from latentloop.interpret import errors
 from latentloop.interpret.claims import STATEMENTS
 from latentloop.interpret.registry import ANALYSES
 from latentloop.interpret.results import load
-from latentloop.interpret.study import chosen, interpret, model_file, read_study
+from latentloop.interpret.study import chosen, interpret, judge_again, model_file, read_study
 from latentloop.interpret.subject import Settings, Subject, find_size
 from latentloop.model.build import build_model, weights_of
 from latentloop.presets import preset
 from latentloop.report.charts import Diagram, plotly
 from latentloop.report.page import TRACES
-from latentloop.report.study import study_charts, write_report
+from latentloop.report.study import study_charts, study_page, write_report
+from latentloop.task.oracle import solve
+from latentloop.task.splits import published_problems
 from latentloop.train.checkpoint import Checkpoint
 
 ROOT = Path(__file__).parents[2]
@@ -121,6 +126,43 @@ def test_sums_are_on_the_diagonal_and_need_it(folders):
     assert pattern.without.triples_strongest[-1] == 1
 
 
+@pytest.mark.parametrize(
+    ("right", "strongest", "verdict", "number"),
+    [
+        (1.0, [0.2, 0.995, 1.0, 1.0], "supported", "2 of 4"),
+        (1.0, [0.2, 0.5, 0.995, 1.0], "not supported", "3 of 4"),  # more than 60 %
+        (0.9, [0.2, 0.995, 1.0, 1.0], "not supported", "2 of 4"),  # wrong before anything is removed
+        (1.0, [0.2, 0.3, 0.4, 0.5], "not supported", "none of 4"),
+    ],
+)
+def test_whether_few_frequencies_suffice_is_judged_for_each_operation_by_itself(right, strongest, verdict, number):
+    def pattern(name, right, strongest):
+        without = SimpleNamespace(
+            triples_strongest=np.array(strongest), triples_without_entering=np.ones(4), entering=np.array([4, 3, 2, 1])
+        )
+        return SimpleNamespace(name=name, right=right, without=without)
+
+    sums, products = pattern("a + b + c", 1.0, [1.0, 1.0, 1.0, 1.0]), pattern("a * b * c", right, strongest)
+    results = {"fourier": SimpleNamespace(patterns=[sums, products])}
+    found = {}
+    for name in ("few for sums", "few for differences", "few for products"):
+        finding = STATEMENTS[name].find(results)
+        found[name] = finding if isinstance(finding, str) else (finding.holds and finding.checked, finding.number)
+    assert found["few for sums"] == (True, "1 of 4")
+    assert found["few for differences"] == "the model does not know -"
+    assert found["few for products"] == (verdict == "supported", number)
+
+
+def test_verdicts_are_given_anew_without_the_model(folders):
+    folder = folders["values"]
+    assert not judge_again(folder)  # nothing has changed: the file stays as it is
+    path = folder / "verdicts.json"
+    stored = read_json(path)
+    write_json(path, stored | {"claims": stored["claims"][1:]})
+    assert judge_again(folder)
+    assert read_json(path)["claims"] == stored["claims"]
+
+
 def test_random_weights_support_nothing(folders):
     found = verdicts(folders["random"])
     assert set(found.values()) <= {"not supported", "does not apply"}
@@ -137,6 +179,15 @@ def test_a_head_that_does_not_attend_is_named_as_the_source(folders):
     result = errors.analyze(subject, study.results["heads"], study.results["embeddings"])
     assert result.counts["first attention"] > 0
     assert result.counts["first attention"] == sum(result.counts.values())
+
+
+def test_states_that_repeat_are_counted_at_every_iteration(folders):
+    found = read_study(folders["names"]).results["errors"]
+    problems = published_problems(TASK, found.nodes, found.instances)
+    depths = solve(problems).depths
+    assert found.checked == depths[problems.exists].sum()  # a value of depth d is to be computed at iterations 1 to d
+    iterations = int(depths.max()) + errors.BEYOND
+    assert found.cosine.sum() == problems.fan_in.sum() * iterations
 
 
 def test_what_is_stored_is_not_computed_again(folders, tmp_path):
@@ -195,20 +246,41 @@ def untrained(name, **model):
     return LatentLoop(Checkpoint(run=run, weights=weights_of(build_model(run)), metrics={}))
 
 
+def of_the_ladder(name, **model):
+    """A model of the comparison, small, with few values, and untrained."""
+    run = preset(f"ladder-{name}")
+    task = replace(run.task, modulus=TASK.modulus)
+    run = replace(run, task=task, model=replace(run.model, width=16, heads=2, **model))
+    return LatentLoop(Checkpoint(run=run, weights=weights_of(build_model(run)), metrics={}))
+
+
+END_TO_END = {"sharpness"}
+HIDDEN = {"sharpness", "drift", "iterations"}
+DEEP = set(ANALYSES) - {"errors"}
+SHORT = DisentangledConfig(relative_width=16, window=16)
+
+
 @pytest.mark.parametrize(
     ("trained", "applies", "reason"),
     [
         (lambda: untrained("cot"), set(), "chain of thought"),
-        (lambda: untrained("feedforward"), {"entropy", "drift"}, "hidden vectors"),
-        (lambda: untrained("continuous"), {"entropy", "drift", "iterations"}, "hidden vectors"),
-        (lambda: untrained("discrete", layers=3), {"heads", "circuits", "flow", "embeddings"}, "two layers"),
+        (lambda: untrained("feedforward"), END_TO_END, "applies the block once"),
+        (lambda: untrained("recurrent"), END_TO_END, "recurrent carries hidden vectors"),
+        (lambda: untrained("continuous"), HIDDEN, "continuous carries hidden vectors"),
         (lambda: untrained("stable"), set(ANALYSES), ""),
+        (lambda: of_the_ladder("cot"), set(), "chain of thought"),
+        (lambda: of_the_ladder("feedforward"), END_TO_END, "trained on final values alone"),
+        (lambda: of_the_ladder("recurrent"), END_TO_END, "trained on final values alone"),
+        (lambda: of_the_ladder("continuous"), HIDDEN, "continuous carries hidden vectors"),
+        (lambda: of_the_ladder("discrete"), set(ANALYSES), ""),
+        (lambda: of_the_ladder("discrete", positions=SHORT, first_heads=None), set(ANALYSES), ""),
+        (lambda: of_the_ladder("corrected"), DEEP, "the model has 4"),
     ],
-    ids=["cot", "feedforward", "continuous", "three layers", "stable"],
-)
+    ids=["cot", "feedforward", "recurrent", "continuous", "stable", "ladder cot", "ladder feedforward", "ladder recurrent",
+         "ladder continuous", "ladder discrete", "ladder discrete deberta", "ladder corrected"],
+)  # fmt: skip
 def test_what_does_not_apply_says_why(trained, applies, reason, tmp_path):
-    only = ["circuits", "flow", "errors"] if reason == "two layers" else []
-    study = interpret(trained(), tmp_path, TINY, only=only)
+    study = interpret(trained(), tmp_path, TINY)
     assert set(study.results) == applies
     for name, one in study.stored.items():
         assert bool(one.reason) == (name not in applies)
@@ -216,6 +288,9 @@ def test_what_does_not_apply_says_why(trained, applies, reason, tmp_path):
     if reason:
         assert any(reason in one.reason for one in study.stored.values())
     assert all(claim.verdict != "supported" for claim in study.claims)
+    assert all((claim.number == "") == (claim.verdict == "does not apply") for claim in study.claims)
+    page = study_page(study, study_charts(study), {}, {})  # and the report says so, analysis by analysis
+    assert len(page.sections) == 1 + len(ANALYSES)
 
 
 def test_other_moduli_and_operands():

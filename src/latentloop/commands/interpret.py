@@ -35,7 +35,7 @@ def interpret(
         output: Folder for results, figures and the page. Default: in results/, named after the model.
         full: Attribute errors on 23,000 problems, as the paper does, and not on 256.
         only: Names of analyses to run, with those they need: heads, circuits, flow, ablation, sinks, residual, embeddings,
-            fourier, errors, entropy, recompute, iterations, drift. Default: all of them.
+            fourier, errors, sharpness, recompute, iterations, drift. Default: all of them.
         instances: Problems to attribute errors on, where neither 256 nor 23,000 will do.
         json: Print one JSON document on standard output, and nothing else there.
     """

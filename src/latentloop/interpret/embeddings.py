@@ -17,11 +17,11 @@ from torch import Tensor
 
 from latentloop.config import MAX_FAN_IN
 from latentloop.interpret.circuits import factor_embeddings, looked_up, normed, ov_matrix
-from latentloop.interpret.heads import Heads, head_outputs
-from latentloop.interpret.probes import OPERANDS, RHS
+from latentloop.interpret.heads import Heads
+from latentloop.interpret.probes import OPERANDS, RHS, Probes
 from latentloop.interpret.shared import Bench
 from latentloop.interpret.subject import INTERPRET, Subject
-from latentloop.model.capture import patch
+from latentloop.model.capture import capture, patch
 from latentloop.task.graph import EMPTY
 from latentloop.task.splits import generator
 
@@ -47,7 +47,7 @@ class NewValues:
     symbols: list[str]
     """Of the value factor: numbers, N/A, empty."""
     similarity: Float[ndarray, "row row"] | None
-    """Cosines of the vectors from weights, operand by operand; None where the operands have no head groups of their own."""
+    """Cosines of the vectors from weights, operand by operand; None where operands share heads, or there are more layers."""
     raw_similarity: Float[ndarray, "row row"] | None
     """The same without the LayerNorm."""
     measured: dict[str, Additive]
@@ -113,7 +113,7 @@ def analyze(subject: Subject, heads: Heads) -> NewValues:
     every = sorted({head for some in groups.values() for head in some})
     chosen = [groups[place] if grouped else every for place in OPERANDS]
     similarities: dict[str, ndarray] = {}
-    if grouped:
+    if grouped and len(heads.layers) <= 2:  # through further layers weights alone do not tell
         for kind, raw in (("weights", False), ("raw", True)):
             vectors = new_values(subject, heads, raw=raw).flatten(0, 1).cpu().numpy().astype(np.float64)
             similarities[kind] = cosines(vectors)
@@ -144,12 +144,21 @@ def measure(subject: Subject, chosen: list[list[int]], operands: int) -> Additiv
         symbols = rng.integers(
             0, modulus + 1, (-(-subject.settings.samples // len(scenes)), MAX_FAN_IN)
         )  # the last one is empty
-        found = head_outputs(
-            subject.model, scene.probes(values=np.where(symbols == modulus, EMPTY, symbols), operands=operands)
-        )
-        outputs.append(np.stack([found[-1][:, some, -1].sum(1).double().numpy() for some in chosen[-operands:]]))
+        found = _added(subject, scene.probes(values=np.where(symbols == modulus, EMPTY, symbols), operands=operands))
+        outputs.append(np.stack([found[:, some].sum(1).double().numpy() for some in chosen[-operands:]]))
         designs.append(np.eye(modulus + 1)[symbols[:, -operands:]].reshape(len(symbols), -1))
     return fit(np.concatenate(outputs, axis=1), np.concatenate(designs), modulus)
+
+
+def _added(subject: Subject, probes: Probes) -> Float[Tensor, "sample head width"]:
+    """Return what each head of the last layer adds at the right-hand side."""
+    bench, last = Bench(subject.model, probes), len(subject.model.layers) - 1
+    parts = []
+    for rows in bench.chunks():
+        with capture(subject.model, ["head_out"], layers=[last]) as seen:
+            bench.answers(rows)
+        parts.append(seen[0, last, "head_out"][:, :, -1].cpu())
+    return torch.cat(parts)
 
 
 def fit(
@@ -158,7 +167,8 @@ def fit(
     """Fit a constant and a vector for each operand and symbol, by least squares; center vectors over numbers."""
     operands = len(outputs)
     columns = np.concatenate([np.ones((len(design), 1)), design], axis=1)
-    solved = [np.linalg.lstsq(columns, output, rcond=None)[0] for output in outputs]
+    together = np.linalg.lstsq(columns, np.concatenate(list(outputs), axis=1), rcond=None)[0]  # one matrix for all
+    solved = np.split(together, operands, axis=1)
     vectors, means, missed, total = [], [], 0.0, 0.0
     for operand, (found, output) in enumerate(zip(solved, outputs, strict=True)):
         by_operand = found[1:].reshape(operands, modulus + 1, -1)
@@ -184,7 +194,7 @@ def exchange(subject: Subject, fitted: Additive) -> float:
         other[rows, which] = (values[rows, which] + rng.integers(1, modulus, EXCHANGES)) % modulus
         bench = Bench(subject.model, scene.probes(values=values), chunk=EXCHANGES)
         change = vectors[which, other[rows, which]] - vectors[which, values[rows, which]]
-        place = [bench.position(RHS)]
+        place = [bench.position(RHS, last)]
         with patch(subject.model, "resid_mid", lambda x, c=change: x + c[:, None], layer=last, positions=place):
             answers = bench.answers().numpy()
         wanted = scene.probes(values=other).answers

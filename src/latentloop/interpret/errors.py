@@ -111,26 +111,32 @@ class _Tally:
         self.low, self.seen = np.zeros(2), np.zeros(2)
 
     def roll_out(self, problems: Problems) -> None:
-        """Follow some problems beyond their solution."""
+        """Follow some problems beyond their solution; a state that repeats is counted on, but not computed again."""
         subject, device = self.subject, self.subject.model.norm.weight.device
         solution = solve(problems)
         state, layout = encode_state(problems, subject.vocabulary)
         state, layout = state.to(device), layout.to(device)
         last = len(subject.model.layers) - 1
+        rows = np.arange(len(problems))
+        attention, cosine = (np.full(problems.parents.shape, np.nan, np.float32) for _ in range(2))  # [batch, node, 3]
+        right = np.zeros(problems.exists.shape, bool)
         for iteration in range(1, int(solution.depths.max()) + BEYOND + 1):
-            with (
-                capture(subject.model, ["pattern"], layers=[0]) as first,
-                capture(subject.model, ["head_out"], layers=[last]) as second,
-            ):
-                following, _ = update(subject.model, state, layout)
-            attention = self._attention(first[iteration - 1, 0, "pattern"], state, layout)
-            cosine = self._cosine(second[iteration - 1, last, "head_out"], state, layout)
-            before = _node_values(state, layout, problems.modulus)
-            right = _node_values(following, layout, problems.modulus) == true_update(problems, before)
+            if len(rows):
+                with (
+                    capture(subject.model, ["pattern"], layers=[0]) as first,
+                    capture(subject.model, ["head_out"], layers=[last]) as second,
+                ):
+                    following, _ = update(subject.model, state, layout)
+                attention[rows] = self._attention(first[iteration - 1, 0, "pattern"], state, layout)
+                cosine[rows] = self._cosine(second[iteration - 1, last, "head_out"], state, layout)
+                before = _node_values(state, layout, problems.modulus)
+                after = _node_values(following, layout, problems.modulus)
+                right[rows] = after == true_update(problems[rows], before)
+                going = following.differs(state)
+                state, layout, rows = following[going], layout[going], rows[going.cpu().numpy()]
             late = solution.depths < iteration
             for row, chosen in enumerate((~late & problems.exists, late & problems.exists)):
                 self._add(row, chosen, attention, cosine, right, problems)
-            state = following
 
     def _add(
         self, row: int, chosen: ndarray, attention: ndarray, cosine: ndarray, right: ndarray, problems: Problems

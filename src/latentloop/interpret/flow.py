@@ -128,7 +128,7 @@ class Pair:
     def moved(self, name: str, layer: int, label: str, heads: list[int] | None = None) -> float:
         """Return the share of answers that become those of the other samples."""
         value: Tensor = self.seen[0, layer, name]
-        with patch(self.model, name, value, layer=layer, positions=[self.bench.position(label)], heads=heads):
+        with patch(self.model, name, value, layer=layer, positions=[self.bench.position(label, layer)], heads=heads):
             answers = self.bench.answers(slice(0, len(self.before))).numpy()
         return float((answers == self.after)[self.after != self.before].mean())
 

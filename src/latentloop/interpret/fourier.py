@@ -71,7 +71,12 @@ class Spectra:
 
 def transform(grid: Float[Tensor, "x y z unit"]) -> Float[Tensor, "j k l"]:
     """Return the norm over units of the unitary transform, at every frequency."""
-    return torch.fft.fftn(grid.double(), dim=(0, 1, 2), norm="ortho").abs().square().sum(-1).sqrt()
+    count = grid.shape[2]
+    half = torch.fft.rfftn(grid.double(), dim=(0, 1, 2), norm="ortho")  # [j, k, l <= count / 2, unit]
+    norms = torch.view_as_real(half).square().sum((-1, -2)).sqrt()
+    # A real function has the same norm at (j, k, l) and at (-j, -k, -l): that is the other half.
+    turned = norms.flip(0, 1).roll((1, 1), (0, 1))[..., 1 : (count + 1) // 2].flip(-1)
+    return torch.cat([norms, turned], dim=-1)
 
 
 def frequency_groups(count: int, signs: Sequence[int] = (1, 1, 1)) -> Int[ndarray, "j k l"]:

@@ -7,11 +7,12 @@ everywhere survives; so the sharper question is asked where values enter the MLP
 do they need there? Cost: a roll-out of problems for each group.
 """
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Complex, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -30,6 +31,8 @@ from latentloop.tokens.state import Layout, encode_state
 GROUPS = ("(0,0,0)", "(0,0,a)", "(0,a,b)", "(0,a,a)", "(a,b,c)", "(a,a,b)", "(a,a,a)")
 """The paper's groups, in its order; a, b and c are not 0 and differ, and an order of the three stands for all of them."""
 DIAGONAL = len(GROUPS) - 1
+ROWS = 1024
+"""Vectors that go through the MLPs at once: more do not fit in a processor's cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +57,15 @@ class Frequencies:
     problems: int
 
 
-def part_of(
-    grid: Float[Tensor, "x y z unit"], groups: Int[ndarray, "j k l"], chosen: Bool[ndarray, "group"]
-) -> Float[Tensor, "x y z unit"]:
-    """Return the part of a function of three values that lies in the chosen frequency groups."""
-    spectrum = torch.fft.fftn(grid.double(), dim=(0, 1, 2))
-    kept = torch.from_numpy(chosen[groups])
-    return torch.fft.ifftn(spectrum * kept[..., None], dim=(0, 1, 2)).real.float()
+def spectrum_of(grid: Float[Tensor, "x y z unit"]) -> Complex[Tensor, "j k half unit"]:
+    """Return the transform of a real function of three values; the half of it that determines the rest."""
+    return torch.fft.rfftn(grid.double(), dim=(0, 1, 2))
+
+
+def part_of(spectrum: Complex[Tensor, "j k half unit"], chosen: Bool[ndarray, "j k l"]) -> Float[Tensor, "x y z unit"]:
+    """Return the part of a function that lies in chosen frequencies, of which there must be the conjugates too."""
+    kept = torch.from_numpy(chosen[..., : spectrum.shape[2]])
+    return torch.fft.irfftn(spectrum * kept[..., None], s=chosen.shape, dim=(0, 1, 2))
 
 
 def ablate(
@@ -78,14 +83,22 @@ def ablate(
     task = TaskConfig(operations=(operation,), modulus=subject.task.modulus, names=subject.task.names)
     graph = GraphConfig(nodes=min(NODES, subject.size.nodes), family="triples")
     problems = sample(task, graph, subject.settings.rollouts, generator(subject.settings.seed, INTERPRET, 9))
-    removals = [np.arange(len(GROUPS)) == group for group in range(len(GROUPS))]
-    removals += [~np.isin(np.arange(len(GROUPS)), (0, DIAGONAL))]
+    spectrum = spectrum_of(added)
+    rest = added.double()
     on_triples, on_problems = [], []
-    for chosen in removals:
-        part = part_of(added, groups, chosen)
+
+    def remove(part: Float[Tensor, "x y z unit"]) -> None:
+        part = part.float()
         logits = model.read(model.norm((after - part).to(device)))["value"].cpu()
         on_triples.append(float((logits.argmax(-1) == answers).float().mean()))
         on_problems.append(_solved(subject, problems, part.to(device), values))
+
+    for group in range(len(GROUPS)):
+        part = part_of(spectrum, groups == group)
+        remove(part)
+        if group in (0, DIAGONAL):
+            rest = rest - part
+    remove(rest)  # all but (0,0,0) and (a,a,a)
     energy, without, strongest = _entering(subject, before, answers)
     return Frequencies(
         triples_without=np.array(on_triples[:-1]),
@@ -109,33 +122,56 @@ def _answers(operation: str, values: list[int], modulus: int) -> Int[ndarray, "x
     return result[two[:, :, None], value]
 
 
-def single_frequencies(count: int) -> Int[ndarray, "j k l"]:
-    """Return, for frequencies of one operand alone, (0, 0, a) in any order, min(a, -a); 0 elsewhere."""
-    folded = np.minimum(np.arange(count), -np.arange(count) % count)
-    axes = np.stack(np.meshgrid(*[folded] * MAX_FAN_IN, indexing="ij"), axis=-1)
-    return np.where((axes > 0).sum(-1) == 1, axes.max(-1), 0)
+class Singles:
+    """The part of a function of three values that depends on one of them alone, by frequency.
+
+    These are the frequencies (0, 0, a) in any order. Means over two values give them: no transform over the cube is needed.
+    """
+
+    def __init__(self, grid: Float[Tensor, "x y z unit"]) -> None:
+        self.count = len(grid)
+        grid = grid.double()
+        others = [tuple(axis for axis in range(MAX_FAN_IN) if axis != kept) for kept in range(MAX_FAN_IN)]
+        means = torch.stack([grid.mean(axes) for axes in others]) - grid.mean((0, 1, 2))  # [operand, value, unit]
+        self.waves = torch.fft.rfft(means, dim=1, norm="ortho")  # [operand, frequency, unit]
+        self.numbers = np.arange(1, self.count // 2 + 1)
+
+    def energy(self) -> Float[ndarray, "frequency"]:
+        """Return the energy at frequencies a and -a together, over the whole cube, for a = 1, 2, .."""
+        found = self.count**2 * self.waves.abs().square().sum((0, 2)).numpy()[1:]
+        return found * np.where(2 * self.numbers == self.count, 1, 2)  # count / 2 is its own conjugate
+
+    def part(self, chosen: Int[ndarray, "some"]) -> Float[Tensor, "x y z unit"]:
+        """Return the part at the chosen frequencies."""
+        kept = torch.zeros(self.waves.shape[1], 1, dtype=torch.bool)
+        kept[torch.from_numpy(chosen)] = True
+        x, y, z = torch.fft.irfft(self.waves * kept, n=self.count, dim=1, norm="ortho")
+        return x[:, None, None] + y[:, None] + z
 
 
 def _entering(subject: Subject, before: Float[Tensor, "x y z unit"], sums: Tensor) -> tuple[ndarray, ndarray, ndarray]:
     """Take frequencies of single values out of what enters the MLPs: one at a time, then all but the strongest."""
-    single = single_frequencies(len(before))
-    spectrum = torch.fft.fftn(before.double(), dim=(0, 1, 2), norm="ortho").abs().square().sum(-1).numpy()
-    numbers = np.arange(1, len(before) // 2 + 1)
-    energy = np.array([spectrum[single == number].sum() for number in numbers])
+    singles = Singles(before)
+    energy, numbers = singles.energy(), singles.numbers
+    answers = sums.flatten()
 
     def right(removed: ndarray) -> float:
-        chosen = np.zeros(len(numbers) + 1, bool)
-        chosen[removed] = True
-        x = (before - part_of(before, single, chosen)).to(subject.model.norm.weight.device)
-        for mlp in subject.model.layers[-1].mlps:  # pyrefly: ignore
-            x = x + mlp(x)  # pyrefly: ignore
-        logits = subject.model.read(subject.model.norm(x))["value"].cpu()
-        return float((logits.argmax(-1) == sums).float().mean())
+        entering = (before - singles.part(removed).float()).flatten(0, 2)
+        said = torch.cat([_finished(subject, rows) for rows in entering.split(ROWS)])
+        return float((said == answers).float().mean())
 
     order = numbers[np.argsort(-energy)]
     without = np.array([right(numbers[number - 1 : number]) for number in numbers])
     strongest = np.array([right(order[count:]) for count in range(1, len(numbers) + 1)])
     return energy / max(float(energy.sum()), 1e-30), without, strongest
+
+
+def _finished(subject: Subject, x: Float[Tensor, "row width"]) -> Int[Tensor, "row"]:
+    """Return the symbols that the last layer's MLPs and the read-out make of what enters them."""
+    x = x.to(subject.model.norm.weight.device)
+    for mlp in subject.model.layers[-1].mlps:  # pyrefly: ignore
+        x = x + mlp(x)  # pyrefly: ignore
+    return subject.model.read(subject.model.norm(x))["value"].argmax(-1).cpu()
 
 
 def _solved(subject: Subject, problems: Problems, part: Float[Tensor, "x y z unit"] | None, values: list[int]) -> float:
@@ -148,14 +184,22 @@ def _solved(subject: Subject, problems: Problems, part: Float[Tensor, "x y z uni
     state, layout = state.to(device), layout.to(device)
     index = torch.full((subject.vocabulary.size("value"),), -1, device=device)  # where the grid has a value
     index[torch.tensor(values)] = torch.arange(len(values), device=device)
+    reached = state.value.clone()  # [batch, pos]
+    rows = torch.arange(len(problems), device=device)
     for _ in range(int(solution.depths.max())):
-        if part is None:
-            state, _ = update(model, state, layout)
-            continue
-        less = _at_queries(model.method.pin_static, layout, _parts(index[state.value], layout, part))
-        with patch(model, "resid_post", lambda x, less=less: x - less, layer=last):
-            state, _ = update(model, state, layout)
-    said = layout.read(state.value).cpu().numpy()
+        with ExitStack() as stack:
+            if part is not None:
+                less = _at_queries(
+                    model.method.pin_static, layout[rows], _parts(index[state.value], layout[rows], part)
+                )
+                stack.enter_context(patch(model, "resid_post", lambda x, less=less: x - less, layer=last))
+            following, _ = update(model, state, layout[rows])
+        reached[rows] = following.value
+        going = following.differs(state)
+        if not going.any():
+            break
+        rows, state = rows[going], following[going]  # a state that repeats stays as it is
+    said = layout.read(reached).cpu().numpy()
     return float((said == solution.values).all(1).mean())
 
 

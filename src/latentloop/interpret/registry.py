@@ -12,7 +12,6 @@ from latentloop.interpret import (
     circuits,
     drift,
     embeddings,
-    entropy,
     errors,
     flow,
     fourier,
@@ -20,6 +19,7 @@ from latentloop.interpret import (
     iterations,
     recompute,
     residual,
+    sharpness,
     sinks,
 )
 from latentloop.interpret.subject import Subject
@@ -52,6 +52,8 @@ def _latent(trained: LatentLoop) -> str:
 def _state(trained: LatentLoop) -> str:
     if trained.method.carries == "state":
         return ""
+    if trained.run.method.iterations == 1:
+        return f"{trained.run.method.name} applies the block once: there is no state to put values into"
     return f"{trained.run.method.name} carries hidden vectors: values cannot be put into its state"
 
 
@@ -63,7 +65,7 @@ def _adaptive(trained: LatentLoop) -> str:
 
 def _two_layers(trained: LatentLoop) -> str:
     layers = trained.run.model.layers
-    return "" if layers == 2 else f"the circuit is one of two layers, and the model has {layers}"
+    return "" if layers == 2 else f"sources are told apart in a circuit of two layers, and the model has {layers}"
 
 
 def _three_operands(trained: LatentLoop) -> str:
@@ -158,11 +160,11 @@ ANALYSES: dict[str, Analysis] = {
         needs=("heads", "embeddings"),
         conditions=(*PROBED, _two_layers),
     ),
-    "entropy": Analysis(
+    "sharpness": Analysis(
         title="Attention by size",
         question="Does attention stay sharp as problems grow?",
-        kind=entropy.Entropy,
-        run=lambda subject, results: entropy.analyze(subject),
+        kind=sharpness.Sharpness,
+        run=lambda subject, results: sharpness.analyze(subject),
         conditions=(_latent,),
     ),
     "recompute": Analysis(
@@ -184,6 +186,6 @@ ANALYSES: dict[str, Analysis] = {
         question="Can the state be read at every iteration, and does it hold when the problem is solved?",
         kind=drift.Drift,
         run=lambda subject, results: drift.analyze(subject),
-        conditions=(_latent,),
+        conditions=(_latent, _adaptive),
     ),
 }

@@ -44,7 +44,7 @@ def analyze(subject: Subject) -> Changes:
         bench = Bench(model, scene.probes(values=rng.integers(0, subject.task.modulus, (count, MAX_FAN_IN))))
         for rows in bench.chunks():
             with capture(model, ["resid_mid", "mlp_out"]) as seen:
-                bench.run(rows)
+                bench.answers(rows)
             found = []
             for layer, block in enumerate(model.layers):
                 stream = seen[0, layer, "resid_mid"][:, -1]

@@ -16,7 +16,7 @@ import numpy as np
 
 from latentloop.errors import UserError, nearest
 from latentloop.evaluate.pretrained import LatentLoop
-from latentloop.files import write_json
+from latentloop.files import read_json, write_json
 from latentloop.interpret.claims import Claim, circuit_of, judge
 from latentloop.interpret.registry import ANALYSES
 from latentloop.interpret.results import Stored, load, save
@@ -104,6 +104,19 @@ def read_study(folder: Path) -> Study:
     if not stored:
         raise UserError(f"no results of an interpretation in {folder}: run `latentloop interpret` first")
     return _judged(None if size is None else size.result, stored)
+
+
+def judge_again(folder: Path) -> bool:
+    """Give verdicts anew from the results in a folder, for when statements have changed; return whether they differ.
+
+    No model is run. Verdicts that are as they were keep their provenance.
+    """
+    study, stored = read_study(folder), read_json(folder / f"{VERDICTS}.json")
+    document = _verdicts(study, stored["key"])
+    same = all(stored.get(part) == document[part] for part in ("circuit", "claims", "seconds"))
+    if not same:
+        write_json(folder / f"{VERDICTS}.json", document)
+    return not same
 
 
 def _size(trained: LatentLoop, folder: Path, settings: Settings, key: dict[str, Any], told: Callable) -> Size | None:

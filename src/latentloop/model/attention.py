@@ -81,13 +81,21 @@ class Attention(nn.Module):
         queries = self.tap("q", positions.rotate(queries, asked))
         keys = self.tap("k", positions.rotate(keys, places))
         values = self.tap("v", values)
+        window = positions.window_of(self.layer)
         if cache is not None:
             keys, values = cache.extend(keys, values)
+            new = places.shape[-1]
+            if window is not None:  # of the keys kept, only the last are within reach
+                reach = new + window.shape[-1]
+                keys, values = keys[:, :, -reach:], values[:, :, -reach:]
+                visible = None if visible is None else visible[..., -reach:]
+            if chosen is not None:  # from here on, queries are counted as keys are
+                visible = None if visible is None else visible.gather(2, _rows(chosen, visible.shape[-1]))
+                chosen = chosen + (keys.shape[-2] - new)
         # Scale queries, so that scores need no further pass.
         scale = (positions.terms * queries.shape[-1]) ** -0.5
         queries = queries * scale
         # Mix values [batch, head, query, dim].
-        window = positions.window_of(self.layer)
         self_sink = positions.self_sink and self.layer == 0
         fused = positions.fusable and chosen is None and window is None and not (self_sink and visible is not None)
         z = None
@@ -96,8 +104,9 @@ class Attention(nn.Module):
         elif window is not None:
             z = self._windowed(queries, keys, values, window, chosen, visible)
         elif not fused or self.tap.wants("scores") or self.tap.wants("pattern"):
-            z, replaced = self._explicit(queries, keys, values, positions, scale, chosen, visible, self_sink=self_sink)
-            z = None if fused and not replaced else z  # the kernel's result counts, so that looking changes no bit
+            z = self._explicit(
+                queries, keys, values, positions, scale, chosen, visible, self_sink=self_sink, fused=fused
+            )
         if z is None:
             causal = visible is None and queries.shape[-2] > 1
             noise = self._noise(queries)
@@ -138,12 +147,18 @@ class Attention(nn.Module):
         visible: Tensor | None,
         *,
         self_sink: bool,
-    ) -> tuple[Float[Tensor, "batch head query dim"], bool]:
-        """Return mixed values, computed a block of queries at a time, and whether a listener replaced something."""
+        fused: bool,
+    ) -> Float[Tensor, "batch head query dim"] | None:
+        """Return mixed values, computed a block of queries at a time.
+
+        Where a ``fused`` kernel can do it, return None unless a listener replaced something: the kernel's result counts,
+        so that looking changes no bit.
+        """
         length, columns = queries.shape[-2], keys.shape[-2]
-        seen: dict[str, list[Tensor]] = {"scores": [], "pattern": []}
+        seen: dict[str, Tensor] = {}
         noise = self._noise(queries) if chosen is None else None
-        mixed = []
+        mixed: list[Tensor] = []
+        waiting: list[tuple[Tensor, Tensor | None]] = []
         replaced = False
         block = BLOCK if chosen is None else length
         for start in range(0, length, block):
@@ -160,7 +175,7 @@ class Attention(nn.Module):
             scores = scores if noise is None else scores + noise[start:end, :reach]
             itself = _one_hot(reach, start, end, columns - length, chosen, scores.device) if self_sink else None
             if itself is not None:
-                scores = scores.masked_fill(itself, 0.0)
+                scores.masked_fill_(itself, 0.0)
             self._hide_later(scores, -torch.inf, start, chosen, visible)
             computed = scores
             scores = self.tap.replaced("scores", computed, start)
@@ -173,15 +188,19 @@ class Attention(nn.Module):
             replaced = replaced or scores is not computed or pattern is not weights
             if self.dropout and self.training:
                 pattern = F.dropout(pattern, self.dropout)
-            given = pattern if itself is None else pattern.masked_fill(itself, 0.0)
-            mixed.append(given @ values[:, :, :reach])  # [batch, head, block, dim]
-            if self.tap.taps.listeners:
-                seen["scores"].append(F.pad(scores, (0, columns - reach), value=-torch.inf))
-                seen["pattern"].append(F.pad(pattern, (0, columns - reach)))
-        for name, parts in seen.items():
-            if parts:
-                self.tap.record(name, torch.cat(parts, dim=2))
-        return torch.cat(mixed, dim=2), replaced
+            waiting.append((pattern, itself))
+            if replaced or not fused:
+                given = [weight if own is None else weight.masked_fill(own, 0.0) for weight, own in waiting]
+                mixed += [weight @ values[:, :, : weight.shape[-1]] for weight in given]  # [batch, head, block, dim]
+                waiting.clear()
+            for name, part, fill in (("scores", scores, -torch.inf), ("pattern", pattern, 0.0)):
+                if self.tap.wants(name):
+                    if name not in seen:
+                        seen[name] = part.new_full((*part.shape[:2], length, columns), fill)
+                    seen[name][:, :, start:end, :reach] = part
+        for name, whole in seen.items():
+            self.tap.record(name, whole)
+        return None if waiting else torch.cat(mixed, dim=2)
 
     def _hide_later(
         self,
@@ -214,10 +233,6 @@ class Attention(nn.Module):
         """Return mixed values where each query sees the last few keys only: the cost is linear in the length."""
         batch, heads, length, dim = queries.shape
         columns, window = keys.shape[-2], bias.shape[-1]
-        if chosen is None and columns > length + window:  # after cached keys: only the last of them are within reach
-            keys, values = (x[:, :, -(length + window) :] for x in (keys, values))
-            visible = None if visible is None else visible[..., -(length + window) :]
-            columns = length + window
         if chosen is None:
             chosen = torch.arange(columns - length, columns, device=keys.device).expand(batch, -1)
         near = chosen[..., None] - torch.arange(window, device=keys.device)  # [batch, query, distance]
@@ -270,6 +285,11 @@ def _one_hot(
     """Return which key is each query's own [.., query, key], for queries ``start`` to ``end`` after ``before`` other keys."""
     own = torch.arange(before + start, before + end, device=device) if chosen is None else chosen[:, None]
     return own[..., None] == torch.arange(reach, device=device)
+
+
+def _rows(chosen: Int[Tensor, "batch query"], columns: int) -> Int[Tensor, "batch 1 query column"]:
+    """Return an index that takes the rows of chosen queries, all columns."""
+    return chosen[:, None, :, None].expand(-1, -1, -1, columns)
 
 
 def take(x: Float[Tensor, "batch pos width"], chosen: Int[Tensor, "batch query"]) -> Float[Tensor, "batch query width"]:

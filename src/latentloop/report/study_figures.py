@@ -7,13 +7,13 @@ import numpy as np
 
 from latentloop.interpret.drift import Drift
 from latentloop.interpret.embeddings import NewValues
-from latentloop.interpret.entropy import Entropy
 from latentloop.interpret.errors import Errors
 from latentloop.interpret.fourier import Spectra
 from latentloop.interpret.iterations import BetweenIterations
 from latentloop.interpret.probes import OPERANDS
 from latentloop.interpret.recompute import Recomputation
 from latentloop.interpret.residual import Changes
+from latentloop.interpret.sharpness import Sharpness
 from latentloop.report.charts import COLORS, Chart, Charts, Line, Panel
 from latentloop.report.circuit_figures import ablation_charts, circuits_charts, flow_charts, heads_charts, sinks_charts
 
@@ -165,7 +165,7 @@ def errors_charts(result: Errors) -> Charts:
     }
 
 
-def entropy_charts(result: Entropy) -> Charts:
+def sharpness_charts(result: Sharpness) -> Charts:
     """Entropy by size."""
     panels = []
     for layer, (rhs, operands) in enumerate(zip(result.at_rhs, result.at_operands, strict=True)):
@@ -184,7 +184,7 @@ def entropy_charts(result: Entropy) -> Charts:
                     )
                 )
     return {
-        "entropy": Chart(
+        "sharpness": Chart(
             panels=panels, columns=len(panels), height=3.2, caption="Entropy of attention by size, each head."
         )
     }
@@ -269,7 +269,7 @@ FIGURES: dict[str, Callable[[Any], Charts]] = {
     "embeddings": embeddings_charts,
     "fourier": fourier_charts,
     "errors": errors_charts,
-    "entropy": entropy_charts,
+    "sharpness": sharpness_charts,
     "recompute": recompute_charts,
     "iterations": iterations_charts,
     "drift": drift_charts,

@@ -28,7 +28,7 @@ SHARPER = 100.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entropy:
+class Sharpness:
     """Entropy of every head, and the share of problems solved with sharper attention."""
 
     sizes: list[int]
@@ -48,7 +48,7 @@ def entropy(pattern: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows"]:
 
 
 @torch.inference_mode()
-def analyze(subject: Subject) -> Entropy:
+def analyze(subject: Subject) -> Sharpness:
     """Measure every size that the model has names for."""
     sizes = sorted(size for size in SIZES if 8 <= size <= max(subject.size.nodes, 8) and size <= subject.task.names)
     layers = len(subject.model.layers)
@@ -64,7 +64,7 @@ def analyze(subject: Subject) -> Entropy:
     for layer in range(layers):
         with patch(subject.model, "scores", lambda scores: scores * SHARPER, layer=layer):
             sharpened.append(solved_share(subject, problems)[0])
-    return Entropy(
+    return Sharpness(
         sizes=sizes,
         at_rhs=[np.stack(parts) for parts in rhs],
         at_operands=[np.stack(parts) for parts in operands],

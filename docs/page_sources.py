@@ -1,0 +1,90 @@
+"""What README and docs may quote: every stored result by name, and a few figures derived from them. Nothing is measured."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from latentloop.experiments.scores import load
+from latentloop.files import read_json
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+MODELS = ("laptop-add", "laptop-all", "laptop-all-4096")
+SEEDS = (0, 1, 2)
+SIZES = (32, 64, 128)
+EXPERIMENTS = ROOT / "experiments"
+STUDIES = ROOT / "docs" / "studies"
+"""A folder for each model that was interpreted. There is no other list of them."""
+
+
+class Rows(list):
+    """Rows of a result, found by their number of nodes: what ``str.format`` writes as ``[rows][128]``."""
+
+    def __getitem__(self, nodes: Any) -> Any:
+        return next(row for row in self if row["nodes"] == nodes)
+
+
+def sources() -> dict[str, Any]:
+    """Return every stored result that text may quote, by name, with a few figures derived from them."""
+    found: dict[str, Any] = {path.stem: _indexed(read_json(path)) for path in sorted(RESULTS.glob("*.json"))}
+    for name in MODELS:
+        kinds = ("evaluation", "certificate", "stress", "metrics")
+        found[name] = {kind: _indexed(read_json(ROOT / "checkpoints" / name / f"{kind}.json")) for kind in kinds}
+    found["studies"] = {folder.name: read_json(folder / "verdicts.json") for folder in study_folders()}
+    found["derived"] = _derived(found)
+    found["experiments"] = load(EXPERIMENTS)
+    return found
+
+
+def study_folders() -> list[Path]:
+    """Return the folders of all models that were interpreted."""
+    return sorted(path.parent for path in STUDIES.glob("*/verdicts.json"))
+
+
+def _indexed(document: dict[str, Any]) -> dict[str, Any]:
+    """Make rows easy to point at, and count what is stored as a share."""
+    for key in ("rows", "sizes"):
+        if key in document:
+            for row in document[key]:
+                if "solved" in row:
+                    row["count"] = round(row["solved"] * row["problems"])
+            document[key] = Rows(document[key])
+    return document
+
+
+def _derived(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Compute what the text sums up."""
+    runs = {name: seeds_of(found, name) for name in MODELS}
+    large = {(row["family"], row["nodes"]): row for row in found["large"]["rows"]}
+    return {
+        "seconds": {name: max(run["training"]["seconds"] for run in runs[name]) for name in MODELS},
+        "minutes": {name: max(run["training"]["seconds"] for run in runs[name]) / 60 for name in MODELS},
+        "large": {f"{family} {nodes}": _counted(row) for (family, nodes), row in large.items()},
+        "solve": {row["nodes"]: _spread(row["problems"]) for row in found["solving"]["asked"]},
+        "explored": _explored(found["explorer"]),
+    }
+
+
+def _explored(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Sum up how the page's engine compares, and what an iteration of its largest problems takes, by model."""
+    summed = {
+        model["name"]: {key: sum(row[key] for row in model["rows"]) for key in ("same", "problems")}
+        for model in found["compared"]["models"]
+    }
+    for model in found["timed"]["models"]:
+        summed[model["name"]]["milliseconds"] = model["rows"][-1]["milliseconds"]
+    return summed
+
+
+def _spread(problems: Sequence[dict[str, Any]]) -> dict[str, float]:
+    seconds = [row["seconds"] for row in problems]
+    return {"low": min(seconds), "high": max(seconds)}
+
+
+def seeds_of(found: Mapping[str, Any], name: str) -> list[Any]:
+    """Return the results of the seeds of a model that were trained and measured."""
+    return [found[f"{name}-seed{seed}"] for seed in SEEDS if f"{name}-seed{seed}" in found]
+
+
+def _counted(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"count": round(row["solved"] * row["problems"])}

@@ -1,0 +1,50 @@
+"""What was found in the models that were interpreted: one table that compares them, and a page for each with all evidence."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from latentloop.report.results import table
+
+MARKS = {"supported": "**yes**", "not supported": "no", "does not apply": "-"}
+
+
+def statements_table(found: Mapping[str, Any]) -> str:
+    """The verdict on every statement about what a model has learned, a column a model, with one number each."""
+    studies = found["studies"]
+    texts: dict[str, tuple[str, str]] = {}
+    cells: dict[str, dict[str, str]] = {}
+    for model, study in studies.items():
+        for claim in study["claims"]:
+            texts.setdefault(claim["name"], (claim["statement"], claim["measure"]))
+            mark = MARKS[claim["verdict"]]
+            cells.setdefault(claim["name"], {})[model] = f"{mark} {claim['number']}".rstrip()
+    lines = [
+        [statement, measure, *(cells[name].get(model, "not judged") for model in studies)]
+        for name, (statement, measure) in texts.items()
+    ]
+    circuits = [study["circuit"].partition(":")[0] for study in studies.values()]
+    lines.insert(0, ["The circuit that was found", "", *circuits])
+    return table(["statement", "number", *(f"[`{name}`](studies/{name}/verdicts.md)" for name in studies)], lines)
+
+
+def analyses_table(found: Mapping[str, Any]) -> str:
+    """How long each analysis took."""
+    studies = found["studies"]
+    names = dict.fromkeys(name for study in studies.values() for name in study["seconds"])
+    seconds = [study["seconds"] for study in studies.values()]
+    lines = [[f"`{name}`", *(f"{one[name]:.0f}" if name in one else "-" for one in seconds)] for name in names]
+    lines.append(["all", *(f"{sum(one.values()):.0f}" for one in seconds)])
+    return table(["seconds", *(f"`{name}`" for name in studies)], lines)
+
+
+def study_page(name: str, study: Mapping[str, Any]) -> str:
+    """Return one model's page: every verdict with what was measured and what the intervention gave."""
+    lines = [
+        [claim["statement"], f"**{claim['verdict']}**", claim["evidence"] or "-", claim["check"]]
+        for claim in study["claims"]
+    ]
+    return (
+        f"# Inside {name}\n\n"
+        f"The circuit that was found: {study['circuit']}. [All models side by side](../../interpret.md#what-was-found).\n\n"
+        f"{table(['statement', 'verdict', 'measured', 'causal check, or why it does not apply'], lines)}\n"
+    )

@@ -1,0 +1,294 @@
+"""What results say on each statement: the measurement, the causal check, and one number. No model is needed.
+
+A function here takes the results by name and returns a ``Finding``, or one line on why the statement does not apply.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from latentloop.interpret.heads import OTHERS
+from latentloop.interpret.probes import OPERANDS
+
+MOVED = 0.9
+"""Least share of answers that move, or of problems still solved, for a check to hold."""
+SUFFICIENT = 0.99
+"""Share of triples right, for frequencies to suffice."""
+FEW = 0.6
+"""Largest share of all frequencies that counts as few."""
+GEOMETRY = 0.5
+"""Least circulant and orthogonality score."""
+BROKEN = 0.5
+"""Largest share of problems solved without a part that is needed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Measurement and causal check of one statement."""
+
+    holds: bool
+    evidence: str
+    checked: bool
+    check: str
+    number: str
+    """The figure that decides in most cases, for tables that have room for one; ``Statement.number`` says what it is."""
+
+
+def names(results: Mapping[str, Any]) -> Finding | str:
+    """Names of operands are copied to the right-hand side by the first layer."""
+    first = results["heads"].layers[0]
+    if len(results["heads"].layers) < 2:
+        return "the model has one layer"
+    groups = {place: first.names_at_rhs[place] for place in OPERANDS}
+    copied = [
+        g.copied for g in results["circuits"].groups if g.layer == 0 and g.group.removeprefix("name of ") in OPERANDS
+    ]
+    moved = [g.moved for g in results["flow"].groups if g.kind == "names_at_rhs" and g.layer == 0]
+    return Finding(
+        holds=bool(all(groups.values()) and all(factor == "variable" for factor in copied)),
+        evidence=f"groups {_listed(groups)}; they amplify {_unique(copied)} most",
+        checked=bool(len(moved) == len(OPERANDS) and min(moved) >= MOVED),
+        check=f"patched with another name, {_percent(moved)} of answers move" if moved else "no group to patch",
+        number=_found(groups),
+    )
+
+
+def values(results: Mapping[str, Any]) -> Finding | str:
+    """Each operand has heads of its own in the last layer."""
+    last = results["heads"].layers[-1]
+    number = len(results["heads"].layers) - 1
+    groups = {place: last.values_at_rhs[place] for place in OPERANDS}
+    mine = [g for g in results["circuits"].groups if g.layer == number]
+    copied = [g.copied for g in mine if g.group.removeprefix("value of ") in OPERANDS]
+    moved = [g.moved for g in results["flow"].groups if g.kind == "values_at_rhs" and g.layer == number]
+    shared = f"; heads {last.shared} serve several operands" if last.shared else ""
+    return Finding(
+        holds=bool(last.disjoint and all(factor == "value" for factor in copied)),
+        evidence=f"groups {_listed(groups)}{shared}; they amplify {_unique(copied)} most",
+        checked=bool(len(moved) == len(OPERANDS) and min(moved) >= MOVED),
+        check=f"patched with another value, {_percent(moved)} of answers move" if moved else "no group to patch",
+        number=_found(groups),
+    )
+
+
+def gather(results: Mapping[str, Any]) -> Finding | str:
+    """The last layer's heads together bring all three values to the right-hand side."""
+    moved = results["flow"].attention["value"][-1, :, -1]
+    last = results["heads"].layers[-1]
+    ratio = last.by_value[:, -1].max(1)
+    return Finding(
+        holds=bool((ratio >= results["heads"].threshold).all()),
+        evidence=f"largest relative variance by value of VAR0, VAR1, VAR2: {', '.join(f'{x:.2f}' for x in ratio)}",
+        checked=bool(moved.min() >= MOVED),
+        check=f"all heads patched at the right-hand side: {_percent(moved)} of answers move",
+        number=f"{moved.min():.0%}",
+    )
+
+
+def lookup(results: Mapping[str, Any]) -> Finding | str:
+    """The first layer finds values where operands stand."""
+    layers = results["heads"].layers
+    if len(layers) < 2:
+        return "the model has one layer"
+    flow = results["flow"]
+    moved = [flow.attention["value"][0, which, flow.positions.index(place)] for which, place in enumerate(OPERANDS)]
+    copied = [g.copied for g in results["circuits"].groups if g.layer == 0 and g.group == "look-up"]
+    return Finding(
+        holds=bool(layers[0].lookups) and copied == ["value"],
+        evidence=f"look-up heads {layers[0].lookups}; they amplify {_unique(copied)} most",
+        checked=bool(min(moved) >= MOVED),
+        check=f"attention patched where the operand stands: {_percent(moved)} of answers move",
+        number=f"{min(moved):.0%}",
+    )
+
+
+def first_mlp(results: Mapping[str, Any]) -> Finding | str:
+    """The first layer's MLP does little."""
+    changes = results["residual"]
+    mine = [x for x, layer in zip(changes.change, changes.layer_of, strict=True) if layer == 0]
+    if not mine or len(results["heads"].layers) < 2:
+        return "the first layer has no MLP" if not mine else "the first layer is the last"
+    ablated = [part for part in results["ablation"].parts if part.layer == 0 and part.part.startswith("MLP")]
+    median = float(np.median(np.concatenate(mine)))
+    left = min(part.solved for part in ablated)
+    return Finding(
+        holds=bool(median <= 0.5),
+        evidence=f"it changes the stream by {median:.2f} of its norm (median)",
+        checked=results["ablation"].solved > BROKEN and _unharmed(left, results["ablation"].solved),
+        check=f"without it, {left:.0%} of problems are solved, {results['ablation'].solved:.0%} with it",
+        number=f"{left:.0%}",
+    )
+
+
+def geometry(which: str) -> Callable[[Mapping[str, Any]], Finding | str]:
+    """How vectors of values lie to each other: ``circulant`` or ``orthogonality``; from weights where there are such."""
+
+    def find(results: Mapping[str, Any]) -> Finding | str:
+        found = results["embeddings"]
+        scores = getattr(found, which)
+        kind = "weights" if "weights" in scores else "measured"
+        score = scores[kind]
+        return Finding(
+            holds=bool(score >= GEOMETRY),
+            evidence=f"{which} score {score:.2f} (of {kind} vectors)",
+            checked=bool(found.moved >= MOVED),
+            check=f"one operand's vector exchanged for that of another value: {found.moved:.0%} of answers move",
+            number=f"{score:.2f}",
+        )
+
+    return find
+
+
+def frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
+    """Results of one operation end in (a,a,a), and need it."""
+
+    def find(results: Mapping[str, Any]) -> Finding | str:
+        pattern = _pattern(results, operation)
+        if pattern is None:
+            return f"the model does not know {operation}"
+        sites, without = pattern.sites, pattern.without
+        shares = [sites[0].diagonal, sites[-2].diagonal, sites[-1].diagonal]
+        others = without.solved_without[1:-1].min()
+        grown = ", ".join(f"{share:.0%}" for share in shares)
+        bias = f"{sites[0].energy[0]:.0%} to {sites[-1].energy[0]:.0%}"
+        gone = without.solved_without[-1]
+        return Finding(
+            holds=bool(pattern.right >= MOVED and shares[-1] >= 0.5 and shares[0] < shares[1] <= shares[2] + 0.01),
+            evidence=f"share of (a,a,a) in what varies, at the first pre-activation, the last output, the read-out: {grown}; "
+            f"share of the bias from {bias}",
+            checked=bool(
+                without.solved > BROKEN and gone <= BROKEN * without.solved and _unharmed(others, without.solved)
+            ),
+            check=f"without (a,a,a) {gone:.0%} of problems are solved, without any other group at least {others:.0%}",
+            number=f"{shares[-1]:.0%}",
+        )
+
+    return find
+
+
+def few(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
+    """Few frequencies suffice where values enter the MLPs, for one operation by itself."""
+
+    def find(results: Mapping[str, Any]) -> Finding | str:
+        pattern = _pattern(results, operation)
+        if pattern is None:
+            return f"the model does not know {operation}"
+        without = pattern.without
+        right = without.triples_strongest >= SUFFICIENT
+        count = len(right)
+        enough = int(right.argmax()) + 1 if right.any() else count + 1
+        said = f"the {enough} strongest of {count}" if right.any() else f"not even all {count}"
+        dropped = without.triples_without_entering[int(without.entering.argmax())]
+        return Finding(
+            holds=bool(pattern.right >= SUFFICIENT),
+            evidence=f"{pattern.right:.1%} of triples are right; without the strongest frequency where values enter the MLPs, "
+            f"{dropped:.0%}",
+            checked=enough / count <= FEW,
+            check=f"kept alone there, {said} suffice for {SUFFICIENT:.0%} of triples",
+            number=f"{enough} of {count}" if right.any() else f"none of {count}",
+        )
+
+    return find
+
+
+def needed(results: Mapping[str, Any]) -> Finding | str:
+    """Groups are needed, other heads are not."""
+    found = results["ablation"]
+    groups = [part for part in found.parts if part.heads and not part.part.startswith("head ")]
+    named = [part for part in groups if part.part != OTHERS and part.part != "name of RHS"]
+    others = [part for part in groups if part.part == OTHERS]
+    if not named:
+        return "no head group was found"
+    worst = max(part.solved for part in named)
+    spared = min((part.solved for part in others), default=found.solved)
+    return Finding(
+        holds=bool(found.solved > BROKEN),
+        evidence=f"{found.solved:.0%} of {found.problems} problems of {found.nodes} nodes are solved",
+        checked=bool(worst <= BROKEN * found.solved and _unharmed(spared, found.solved)),
+        check=f"without one group at most {worst:.0%} are solved; without the others {spared:.0%}",
+        number=f"{worst:.0%}",
+    )
+
+
+def stays_sharp(results: Mapping[str, Any]) -> Finding | str:
+    """The first layer's attention stays sharp, and may be sharper still."""
+    found = results["sharpness"]
+    curves = found.at_rhs[0].mean(1), found.at_operands[0].mean(1)
+    best = min(curves, key=lambda curve: curve[-1])
+    return Finding(
+        holds=bool(best[-1] <= 0.5 or best[-1] <= best[0] + 0.1),
+        evidence=f"entropy of the first layer {best[0]:.2f} nats at N = {found.sizes[0]}, "
+        f"{best[-1]:.2f} at N = {found.sizes[-1]}",
+        checked=bool(_unharmed(found.sharpened[0], found.solved) and found.solved > BROKEN),
+        check=f"with scores a hundred times as large, {found.sharpened[0]:.0%} of problems are solved, "
+        f"{found.solved:.0%} as they are",
+        number=f"{best[-1]:.2f} nats",
+    )
+
+
+def carried(results: Mapping[str, Any]) -> Finding | str:
+    """Wrong values stay."""
+    found = results["recompute"]
+    return Finding(
+        holds=bool(found.undisturbed >= MOVED),
+        evidence=f"{found.undisturbed:.0%} of computed values stay as they are",
+        checked=bool(found.kept >= MOVED),
+        check=f"of {found.wrong} values made wrong, {found.kept:.0%} are kept and {found.restored:.0%} restored",
+        number=f"{found.kept:.0%}",
+    )
+
+
+def corrected(results: Mapping[str, Any]) -> Finding | str:
+    """Wrong values are computed again."""
+    found = results["recompute"]
+    return Finding(
+        holds=bool(found.undisturbed >= MOVED),
+        evidence=f"{found.undisturbed:.0%} of computed values stay as they are",
+        checked=bool(found.restored >= MOVED and found.follow >= MOVED),
+        check=f"of {found.wrong} values made wrong, {found.restored:.0%} are restored; "
+        f"of {found.affected} with a wrong operand, {found.follow:.0%} follow it",
+        number=f"{found.restored:.0%}",
+    )
+
+
+def state_holds(results: Mapping[str, Any]) -> Finding | str:
+    """The state can be read, and is what the next iteration works with."""
+    drifted, between = results["drift"], results["iterations"]
+    worst = float(drifted.known_right.min())
+    return Finding(
+        holds=bool(worst >= 0.99),
+        evidence=f"at every iteration at least {worst:.1%} of known values decode right; "
+        f"vectors change by {drifted.change[-1]:.1%} an iteration at the end",
+        checked=bool(between.taken >= MOVED and between.follow >= MOVED),
+        check=f"patched between iterations, {between.taken:.0%} decode to the other value, "
+        f"and {between.follow:.0%} of {between.children} children follow it",
+        number=f"{between.follow:.0%}",
+    )
+
+
+def _unharmed(left: float, whole: float) -> bool:
+    return bool(left >= MOVED * whole)
+
+
+def _pattern(results: Mapping[str, Any], operation: str) -> Any | None:
+    """Return the spectra of an operation, if the model knows it."""
+    wanted = f"a {operation} b {operation} c"
+    return next((pattern for pattern in results["fourier"].patterns if pattern.name == wanted), None)
+
+
+def _found(groups: Mapping[str, list[int]]) -> str:
+    return f"{sum(bool(heads) for heads in groups.values())} of {len(groups)}"
+
+
+def _listed(groups: Mapping[str, list[int]]) -> str:
+    return ", ".join(f"{place} {heads}" for place, heads in groups.items())
+
+
+def _unique(words: list[str]) -> str:
+    return " and ".join(sorted(set(words))) or "nothing"
+
+
+def _percent(shares: Any) -> str:
+    return ", ".join(f"{share:.0%}" for share in shares)
