@@ -175,7 +175,8 @@ class App {
 
   announce() {
     const { right, wrong, empty } = this.main.counts(this.iteration);
-    setText(byId("announce"), `Iteration ${this.iteration}: ${right} right, ${wrong} wrong, ${empty} empty.`);
+    const unit = this.main.writes ? "Token" : "Iteration";
+    setText(byId("announce"), `${unit} ${this.iteration}: ${right} right, ${wrong} wrong, ${empty} empty.`);
   }
 
   select(node, pane = this.pane) {

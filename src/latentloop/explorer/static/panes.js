@@ -47,10 +47,7 @@ class Pane {
   startModel() {
     const { app, description } = this;
     try {
-      const own =
-        this.source.model === 0
-          ? app.problem
-          : parseProblem(problemText(app.task, app.problem), makeTask(description.task));
+      const own = translate(app.problem, app.task, this.source.model === 0 ? app.task : makeTask(description.task));
       const changes = this.breakable ? app.changes : [];
       app.send({ type: "run", id: this.id, pane: this.number, model: this.source.model, problem: own, changes });
     } catch (error) {
