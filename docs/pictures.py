@@ -72,7 +72,7 @@ def still(browser: Browser) -> bytes:
 
 def film(browser: Browser) -> bytes:
     """Return an animated WebP: a problem fills in, is broken, and heals. Narrow, so that text stays legible in a column."""
-    page = opened(browser, 760, 740, 1)
+    page = opened(browser, 720, 840, 1)
     last = page.evaluate("latentloop.last")
     frames = [frame(page, iteration) for iteration in range(last + 1)]
     durations = [STEP] * last + [LOOK]
@@ -80,9 +80,8 @@ def film(browser: Browser) -> bytes:
     frames += [frame(page, iteration) for iteration in range(last, page.evaluate("latentloop.last") + 1)]
     durations += [LOOK] + [STEP] * (len(frames) - len(durations) - 2) + [2 * LOOK]
     page.close()
-    return content(
-        frames[0], "WEBP", save_all=True, append_images=frames[1:], duration=durations, loop=0, lossless=True
-    )
+    first, *others = with_one_palette(frames)
+    return content(first, "WEBP", save_all=True, append_images=others, duration=durations, loop=0, lossless=True)
 
 
 def frame(page: Page, iteration: int) -> Image.Image:
@@ -90,6 +89,16 @@ def frame(page: Page, iteration: int) -> Image.Image:
     page.evaluate(f"latentloop.go({iteration})")
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     return Image.open(BytesIO(page.screenshot())).convert("RGB")
+
+
+def with_one_palette(frames: list[Image.Image]) -> list[Image.Image]:
+    """Return frames with the same 255 colors: a third of the bytes, and what stands still does not flicker."""
+    width, height = frames[0].size
+    together = Image.new("RGB", (width, height * len(frames)))
+    for place, each in enumerate(frames):
+        together.paste(each, (0, place * height))
+    palette = together.quantize(255, Image.Quantize.MEDIANCUT)
+    return [each.quantize(palette=palette, dither=Image.Dither.NONE).convert("RGB") for each in frames]
 
 
 def content(image: Image.Image, kind: str, **settings: Any) -> bytes:

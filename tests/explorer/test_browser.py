@@ -160,6 +160,15 @@ def test_a_chain_of_thought_comes_token_by_token(visit, tmp_path, laptop_all):
         page.evaluate("latentloop.go(4)")
         page.until("document.querySelectorAll('.written')[1].textContent.split(' ').length === 4")
         assert "token 4" in page.locator(".caption").nth(1).inner_text()
+        page.select_option("#pane-select", "1")
+        page.until("document.getElementById('clock').textContent.startsWith('token 4 of ')")
+        assert re.search(r"Stopped at the cap of \d+ tokens|Wrote \d+ tokens", page.inner_text("#verdict"))
+        saved = _saved(page, "#save-json", tmp_path)
+        page.set_input_files("#run-file", saved)
+        page.until("latentloop.main.source.kind === 'recorded'")
+        page.evaluate("latentloop.go(4)")
+        page.until("document.getElementById('clock').textContent.startsWith('token 4 of ')")
+        assert page.evaluate("latentloop.depth") == 4  # the graph came with it
 
 
 def test_a_model_with_another_modulus_is_not_compared(visit, tmp_path, laptop_add):
@@ -305,7 +314,7 @@ def test_a_recorded_run_is_shown(visit, page_file, tmp_path):
         page.until("latentloop.iteration === 2")
         assert page.locator(".caption").inner_text().startswith("<b>another</b>")
         assert "<script>b</script>: 4, wrong" in page.locator(".node").nth(1).get_attribute("aria-label")
-        assert "Stopped at the cap of 2" in page.inner_text("#verdict")
+        assert "Stopped at the cap of 2 iterations" in page.inner_text("#verdict")
         assert page.is_disabled("#compare")
         saved = _saved(page, "#save-page", tmp_path)
         page.click("#sample-next")

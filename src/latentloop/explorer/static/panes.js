@@ -29,7 +29,13 @@ class Pane {
   }
 
   get writes() {
+    if (this.source.kind === "recorded") return Boolean(this.source.document.written?.length);
     return this.source.kind === "model" && this.description.row.carries === "tokens";
+  }
+
+  // What a step of it is.
+  get unit() {
+    return this.writes ? "token" : "iteration";
   }
 
   // Begin anew on the app's problem, with its changes.
@@ -167,8 +173,7 @@ class Pane {
   }
 
   iterationWords() {
-    const unit = this.writes || this.tokens.length ? "token" : "iteration";
     const now = Math.min(this.app.iteration, this.last);
-    return this.halt && now === this.last ? `stopped after ${plural(this.halt.at, unit)}` : `${unit} ${now}`;
+    return this.halt && now === this.last ? `stopped after ${plural(this.halt.at, this.unit)}` : `${this.unit} ${now}`;
   }
 }

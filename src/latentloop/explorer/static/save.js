@@ -115,15 +115,14 @@ function graphPicture(app) {
       pen.fillText(
         fill === "broken" ? "!" : "×",
         layout.x[number] + NODE_WIDTH / 2 - 7,
-        layout.y[number] - NODE_HEIGHT / 2 + 13,
+        layout.y[number] + NODE_HEIGHT / 2 - 6,
       );
     }
   });
   pen.fillStyle = color("quiet");
   pen.font = "12px system-ui, sans-serif";
   pen.textAlign = "left";
-  const unit = app.main.writes ? "token" : "iteration";
-  pen.fillText(`${app.main.title}, ${unit} ${app.iteration}`, 0, layout.height + 20);
+  pen.fillText(`${app.main.title}, ${app.main.unit} ${app.iteration}`, 0, layout.height + 20);
   return canvas;
 }
 
