@@ -31,7 +31,7 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/explorer.py
 
 package: $(INSTALLED)
-	$(BIN)/python benchmarks/package.py
+	$(BIN)/python benchmarks/package.py check
 
 faults: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/faults.py

@@ -81,7 +81,9 @@ def measure(browser: Browser, name: str, part: Callable[[Page, LatentLoop], Any]
     page = browser.new_page()
     page.add_script_tag(content="\n".join((STATIC / file).read_text() for file in (*TASK, *ENGINE)))
     page.evaluate(BUILD, packed)
-    rows = part(page, LatentLoop.from_pretrained(name))
+    trained = LatentLoop.from_pretrained(name)
+    assert trained.model is not None  # once it is built PyTorch answers, and not NumPy
+    rows = part(page, trained)
     page.close()
     size = len(build_page([packed]).encode())
     return {

@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # tests look at links where mkdocs is not installed
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "latentloop"
+PAGE = "<!-- the page -->"
+"""Where docs/explore.md shows the page itself: on the site, since Markdown elsewhere has no frames."""
 LATER = ("results.md", "interpret.md", "explore.md")
 """Pages that appear in the navigation as soon as they are there."""
 MARKS = re.compile(
@@ -94,9 +96,16 @@ def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
 
 
 def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files: "Files") -> str:
-    """Let links lead to pages of the site."""
+    """Let links lead to pages of the site, and show the page itself where it is explained."""
     source = {address: source for address, (source, _) in generated().items()}
-    return with_links(markdown, page.file.src_uri, source.get(page.file.src_uri, f"docs/{page.file.src_uri}"))
+    address = page.file.src_uri
+    return with_page(with_links(markdown, address, source.get(address, f"docs/{address}")))
+
+
+def with_page(markdown: str) -> str:
+    """Return a page with docs/explore.html in a frame where it is marked; its own policy keeps it offline there, too."""
+    frame = '<iframe class="page" src="explore.html" title="The page, with laptop-all in it" loading="lazy"></iframe>'
+    return markdown.replace(PAGE, f"{frame}\n\n[Open it full size](explore.html){{ target=_blank }}")
 
 
 def with_links(markdown: str, address: str, source: str) -> str:

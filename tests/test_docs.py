@@ -64,6 +64,16 @@ def test_links_out_of_the_docs_lead_to_pages_that_show_the_same():
     assert HOOKS.with_links("[a](../../README.md)", "cards/x.md", "checkpoints/x/README.md") == "[a](../index.md)"
 
 
+def test_the_page_is_shown_where_it_is_explained():
+    text = (DOCS / "explore.md").read_text()
+    assert text.count(HOOKS.PAGE) == 1
+    shown = HOOKS.with_page(text)
+    assert HOOKS.PAGE not in shown
+    for target in re.findall(r'<iframe [^>]*src="([^"]+)"', shown):
+        assert (DOCS / target).is_file()
+    assert '<iframe class="page" src="explore.html"' in shown
+
+
 def test_the_api_reference_lists_every_module():
     text = "".join(text for address, (_, text) in GENERATED.items() if address.startswith("api/"))
     for path in (ROOT / "src" / "latentloop").rglob("*.py"):

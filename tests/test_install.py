@@ -42,9 +42,11 @@ def test_extras_bring_what_is_missing():
         re.match(r"[\w-]+", requirement)[0].replace("-", "_"): extra
         for extra, requirements in project["optional-dependencies"].items()
         for requirement in requirements
-        if extra not in ("dev", "docs")
+        if extra not in ("dev", "docs") and not requirement.startswith("latentloop[")
     }
     assert listed == EXTRAS
+    for extra in ("sweep", "onnx"):  # both train or export a torch model: one command must install all of it
+        assert "latentloop[train]" in project["optional-dependencies"][extra]
     assert f"latentloop[{','.join(sorted(set(EXTRAS.values()), key=list(EXTRAS.values()).index))}]" in (
         requirement for requirement in project["optional-dependencies"]["dev"]
     )

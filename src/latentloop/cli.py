@@ -24,6 +24,12 @@ DESCRIPTION = (
 
 def run(words: Sequence[str]) -> None:
     """Run one command. Its arguments are read, and help is shown, without torch."""
+    name, rest = (words[0], list(words[1:])) if words else ("", [])
+    if name == "--version":
+        from latentloop import __version__
+
+        print(f"latentloop {__version__}")  # noqa: T201
+        return
     _load_numpy()
     from latentloop.commands import (
         experiments,
@@ -37,12 +43,6 @@ def run(words: Sequence[str]) -> None:
         trust,
     )
 
-    name, rest = (words[0], list(words[1:])) if words else ("", [])
-    if name == "--version":
-        from latentloop import __version__
-
-        print(f"latentloop {__version__}")  # noqa: T201
-        return
     train = training.train_from(training.base_run(words if name == "train" else []))
     commands = (
         *(problems.sample, problems.solve, problems.draw, problems.dataset),

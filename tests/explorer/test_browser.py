@@ -2,9 +2,12 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
+from latentloop.config import GraphConfig
+from latentloop.config.positions import AbsoluteConfig
 from latentloop.explorer.models import pack_checkpoint
 from latentloop.explorer.page import build_page
 from latentloop.explorer.runs import check_run, record_run
@@ -157,6 +160,46 @@ def test_a_chain_of_thought_comes_token_by_token(visit, tmp_path, laptop_all):
         page.evaluate("latentloop.go(4)")
         page.until("document.querySelectorAll('.written')[1].textContent.split(' ').length === 4")
         assert "token 4" in page.locator(".caption").nth(1).inner_text()
+        page.select_option("#pane-select", "1")
+        page.until("document.getElementById('clock').textContent.startsWith('token 4 of ')")
+        assert re.search(r"Stopped at the cap of \d+ tokens|Wrote \d+ tokens", page.inner_text("#verdict"))
+        saved = _saved(page, "#save-json", tmp_path)
+        page.set_input_files("#run-file", saved)
+        page.until("latentloop.main.source.kind === 'recorded'")
+        page.evaluate("latentloop.go(4)")
+        page.until("document.getElementById('clock').textContent.startsWith('token 4 of ')")
+        assert page.evaluate("latentloop.depth") == 4  # the graph came with it
+
+
+def test_a_model_with_another_modulus_is_not_compared(visit, tmp_path, laptop_add):
+    other = pack_checkpoint(untrained(changed(preset("tiny-stable"), modulus=11)), "other", half=False)
+    path = tmp_path / "moduli.html"
+    path.write_text(build_page([laptop_add, other], problem="3 = x1\nx1 + x1 = x2"), "utf-8")
+    with visit() as page:
+        page.open(path)
+        said = "other cannot read this problem: it computes modulo 11, and the problem is one modulo 23"
+        assert page.locator(".caption").nth(1).inner_text() == said
+        page.select_option("#pane-select", "1")
+        page.click("#search")
+        page.until("document.getElementById('search').textContent === 'Search'")
+        assert page.inner_text("#search-report").startswith("other cannot be asked: it computes modulo 11")
+        page.select_option("#pane-select", "0")
+        page.until("document.getElementById('verdict').textContent.includes('all 2 values right')")
+
+
+def test_a_search_that_cannot_go_on_says_why(visit, tmp_path):
+    run = preset("tiny-discrete")
+    positions = AbsoluteConfig(max_positions=18)
+    run = replace(run, model=replace(run.model, positions=positions), graph=GraphConfig(nodes=2))
+    path = tmp_path / "short.html"
+    path.write_text(build_page([pack_checkpoint(untrained(run), "short", half=False)], problem="1 = x1"), "utf-8")
+    with visit() as page:
+        page.open(path)
+        page.fill("#sample-nodes", "24")
+        page.click("#search")
+        page.until("document.getElementById('search-report').textContent.startsWith('short cannot be asked: ')")
+        assert "absolute positions for 18 tokens" in page.inner_text("#search-report")
+        assert page.inner_text("#search") == "Search"
 
 
 def test_a_failure_is_searched_for(visit, page_file, tmp_path):
@@ -271,10 +314,17 @@ def test_a_recorded_run_is_shown(visit, page_file, tmp_path):
         page.until("latentloop.iteration === 2")
         assert page.locator(".caption").inner_text().startswith("<b>another</b>")
         assert "<script>b</script>: 4, wrong" in page.locator(".node").nth(1).get_attribute("aria-label")
-        assert "Stopped at the cap of 2" in page.inner_text("#verdict")
+        assert "Stopped at the cap of 2 iterations" in page.inner_text("#verdict")
+        assert page.is_disabled("#compare")
+        saved = _saved(page, "#save-page", tmp_path)
         page.click("#sample-next")
         page.settled()
         assert page.locator(".caption").inner_text().startswith("laptop-all")
+        assert not page.is_disabled("#compare")
+    with visit() as page:
+        page.open(saved)
+        assert page.locator(".caption").inner_text().startswith("<b>another</b>")
+        assert page.evaluate("Array.from(latentloop.panes[0].values.at(-1))") == [3, 4]
 
 
 def test_the_moment_is_saved_as_a_page_and_a_picture(visit, page_file, tmp_path):
@@ -364,3 +414,10 @@ def test_a_screen_reader_finds_names_and_states(visit, page_file):
         assert unnamed == []
         page.keyboard.press("ArrowDown")
         page.until("document.activeElement.classList.contains('node')")
+        page.click("#save-button")
+        page.keyboard.press("ArrowUp")  # from the first item to the last
+        assert page.evaluate("document.activeElement.id") == "open-run"
+        page.keyboard.press("ArrowDown")
+        assert page.evaluate("document.activeElement.id") == "copy-link"
+        page.keyboard.press("Escape")
+        assert page.evaluate("document.activeElement.id") == "save-button"

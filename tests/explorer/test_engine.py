@@ -11,6 +11,8 @@ from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.explorer.models import pack_checkpoint, pack_task
 from latentloop.families import FAMILIES
 from latentloop.methods import MethodConfig
+from latentloop.presets import PRESETS, preset
+from latentloop.schema import changed
 from latentloop.task.graph import sample
 from latentloop.task.oracle import solve, update
 from latentloop.task.splits import published_problems, sampled_generator
@@ -51,6 +53,7 @@ RUN = """([model, texts, starts]) => {
 
 
 def expected(trained, problems, start=None):
+    assert trained.model is not None  # once it is built PyTorch answers, and not NumPy
     answers = trained.solve_problems(problems, start=start)
     return [
         {
@@ -141,6 +144,16 @@ def test_every_method_goes_through_the_states_of_pytorch(program, positions):
         problems = published_problems(task, 10, 3)
         packed = pack_checkpoint(checkpoint, "random", half=False)
         same(program.evaluate(RUN, [packed, texts_of(problems), None]), expected(LatentLoop(checkpoint), problems))
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name.startswith("ladder-")])
+def test_the_ladder_goes_through_the_states_of_pytorch(program, name):
+    """Its depths, heads and MLPs, narrower: look-up heads of their own, up to eight layers, several iterations."""
+    run = changed(preset(name), width=32, modulus=7, names=20)
+    checkpoint = untrained(run, noise=0.2)
+    problems = published_problems(run.task, 10, 3)
+    packed = pack_checkpoint(checkpoint, name, half=False)
+    same(program.evaluate(RUN, [packed, texts_of(problems), None]), expected(LatentLoop(checkpoint), problems))
 
 
 @pytest.mark.parametrize("name", ["laptop-add", "laptop-all"])

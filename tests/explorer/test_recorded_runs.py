@@ -10,8 +10,10 @@ import pytest
 from latentloop.errors import UserError
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.explorer.runs import check_run, record_run, run_schema
+from latentloop.presets import preset
 from latentloop.task.oracle import solve
 from latentloop.task.text import parse
+from untrained import untrained
 
 PROBLEM = "6 = x8 ; 12 = x7 ; 18 = x5 ; x5 + x8 = x2 ; x7 + x8 - x5 = x9 ; x7 * x2 = x1"
 
@@ -72,6 +74,15 @@ def test_the_run_in_the_docs_is_one():
     check_run(json.loads(written))
     for name in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", page, re.M):
         assert set(re.findall(r"`(\w+)`", name)) <= set(run_schema()["properties"])
+
+
+def test_a_recorded_chain_of_thought_has_the_graph_of_its_problem():
+    trained = LatentLoop(untrained(preset("tiny-cot")))
+    problems = parse("3 = x1 ; 4 = x2 ; x1 + x2 = x3", trained.run.task)
+    answer = trained.solve_problems(problems)[0]
+    document = check_run(record_run(trained, "tiny-cot", problems, solve(problems), answer))
+    assert [node["parents"] for node in document["nodes"]] == [[], [], [0, 1]]
+    assert len(document["states"]) == len(document["written"]) + 1
 
 
 @pytest.mark.parametrize("document", [None, [], "run", 3, {}])

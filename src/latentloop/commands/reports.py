@@ -69,6 +69,8 @@ def export_onnx(model: Asked = DEFAULT, *, output: Path) -> None:
     if output.suffix != ".onnx":
         raise UserError(f"cannot write {output}: the name of an ONNX file must end in .onnx")
     check_writable(output)
+    import onnx  # noqa: F401  before torch: the extra that is then named brings both
+
     from latentloop.evaluate import export
 
     trained = model.load()

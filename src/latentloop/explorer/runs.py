@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from latentloop.errors import UserError, shown
-from latentloop.task.graph import Problems
+from latentloop.task.graph import ABSENT, Problems
 from latentloop.task.oracle import Solution
 from latentloop.task.text import to_text
 
@@ -125,13 +125,14 @@ def _written(trained: "LatentLoop", problems: Problems, answer: "Answer") -> dic
     words = answer.tokens.split()
     flat = np.array([number[word] for word in words], np.int64)
     names = problems.names[0, : problems.sizes[0]].tolist()
+    parents = [[parent for parent in row if parent != ABSENT] for row in problems.parents[0].tolist()]
     given = [read_values(flat[:count], vocabulary) for count in range(len(flat) + 1)]
     unsolved = Solution(values=np.zeros_like(problems.constants), depths=np.zeros_like(problems.names))
     prompt = encode_trajectories(problems, unsolved, vocabulary)
     return {
         "tokens": spell(prompt.tokens[0, : prompt.prompt_lengths[0]], vocabulary).split(),
         "written": words,
-        "nodes": [{"name": f"x{each}"} for each in names],
+        "nodes": [{"name": f"x{each}", "parents": parents[node]} for node, each in enumerate(names)],
         "states": [[state.get(each) for each in names] for state in given],
     }
 

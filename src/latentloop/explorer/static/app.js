@@ -175,7 +175,9 @@ class App {
 
   announce() {
     const { right, wrong, empty } = this.main.counts(this.iteration);
-    setText(byId("announce"), `Iteration ${this.iteration}: ${right} right, ${wrong} wrong, ${empty} empty.`);
+    const { unit } = this.main;
+    const moment = `${unit[0].toUpperCase()}${unit.slice(1)} ${this.iteration}`;
+    setText(byId("announce"), `${moment}: ${right} right, ${wrong} wrong, ${empty} empty.`);
   }
 
   select(node, pane = this.pane) {

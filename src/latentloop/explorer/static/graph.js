@@ -46,7 +46,7 @@ class GraphView {
       class: "halo",
     };
     const value = svg("text", { class: "value", y: 13 });
-    const badge = svg("text", { class: "badge", x: NODE_WIDTH / 2 - 7, y: -NODE_HEIGHT / 2 + 13 });
+    const badge = svg("text", { class: "badge", x: NODE_WIDTH / 2 - 7, y: NODE_HEIGHT / 2 - 6 });
     const name = svg("text", { class: "name", y: -6 }, labelOf(this.problem, number));
     const group = svg(
       "g",

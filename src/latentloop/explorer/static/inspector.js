@@ -90,7 +90,7 @@ class Inspector {
       html(
         "span",
         { class: "quiet" },
-        `${value === EMPTY ? "empty" : value} after iteration ${iteration}${truth} · depth ${app.depths[node]}`,
+        `${value === EMPTY ? "empty" : value} after ${app.main.unit} ${iteration}${truth} · depth ${app.depths[node]}`,
       ),
     );
     return html("div", {}, line, app.main.breakable ? this.setter(node) : null);

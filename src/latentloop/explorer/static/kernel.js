@@ -56,10 +56,10 @@ class Kernel {
   }
 
   on_search({ id, model, settings, seed }) {
-    const engine = this.engine(model);
     this.search = {
       id,
-      engine,
+      engine: this.engine(model),
+      task: this.engine(0).task, // problems are the page's: the model that is asked may have another language
       settings,
       seed: BigInt(seed),
       tried: 0,
@@ -83,7 +83,7 @@ class Kernel {
     setTimeout(() => {
       this.waiting = false;
       for (const [pane, job] of going) if (this.runs.get(pane) === job) this.advance(pane, job);
-      if (!going.length && this.search) this.tryAnother(this.search);
+      if (!going.length && this.search) this.searchOn(this.search);
       this.pump();
     }, 0);
   }
@@ -110,19 +110,29 @@ class Kernel {
     });
   }
 
+  // A search ends with what stops it: a problem too long for absolute positions, or in another language.
+  searchOn(search) {
+    try {
+      this.tryAnother(search);
+    } catch (error) {
+      this.search = null;
+      this.report(search, null, error.message);
+    }
+  }
+
   // A few milliseconds of the search: sample, solve, compare with the oracle.
   tryAnother(search) {
     const end = Date.now() + 40;
-    const { engine } = search;
+    const { engine, task } = search;
     do {
       if (search.run === null) {
-        search.problem = sampleProblem(engine.task, { ...search.settings, seed: search.seed });
-        search.run = new Run(engine, search.problem);
+        search.problem = sampleProblem(task, { ...search.settings, seed: search.seed });
+        search.run = new Run(engine, translate(search.problem, task, engine.task));
       }
       search.run.step();
       if (search.run.halt) {
         search.tried += 1;
-        const truth = solveProblem(engine.task, search.problem).values;
+        const truth = solveProblem(task, search.problem).values;
         if (search.run.values.at(-1).some((value, node) => value !== truth[node])) {
           this.report(search, search.problem);
           this.search = null;
@@ -135,7 +145,7 @@ class Kernel {
     if (Date.now() - search.told > REPORT_EVERY) this.report(search, undefined);
   }
 
-  report(search, found) {
+  report(search, found, error = null) {
     search.told = Date.now();
     const seconds = (search.told - search.started) / 1000;
     this.post({
@@ -145,6 +155,7 @@ class Kernel {
       seconds,
       seed: String(search.seed),
       found,
+      error,
       over: found !== undefined,
     });
   }

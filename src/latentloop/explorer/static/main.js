@@ -51,6 +51,7 @@ function begin(app, opening) {
   }
   if (asked?.compare) setComparison(app, asked.compare);
   app.showComparison();
+  if (!hash && opening.run) return showRun(app, opening.run);
   const problem = asked?.problem ?? parseProblem(app.opening.problem ?? "20 = x7 ; 2 = x42 ; x7 + x42 = x23", app.task);
   app.setProblem(problem, { changes: asked?.changes ?? [] });
   if (asked) {
@@ -135,6 +136,7 @@ function offerComparison(app) {
   app.showComparison = () => {
     const second = app.panes[1]?.source;
     byId("compare").value = !second ? "" : second.kind === "oracle" ? "oracle" : `m${second.model}`;
+    byId("compare").disabled = app.panes[0].source.kind === "recorded"; // which has no equations to solve
     byId("pane-choice").hidden = !second;
     byId("pane-select").replaceChildren(...app.panes.map((pane, k) => html("option", { value: k }, pane.title)));
   };
@@ -219,8 +221,15 @@ function listenToSaving(app, source) {
   byId("save-button").addEventListener("click", () => open(menu.hidden));
   addEventListener("click", (event) => event.target.closest(".menu") || open(false));
   menu.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    event.stopPropagation();
+    const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (event.key !== "Escape" && !by) return;
+    event.stopPropagation(); // outside of the menu these keys are the graph's
+    event.preventDefault();
+    if (by) {
+      const items = [...menu.querySelectorAll("button")];
+      items.at((items.indexOf(document.activeElement) + by) % items.length).focus();
+      return;
+    }
     open(false);
     byId("save-button").focus();
   });
@@ -265,16 +274,19 @@ const LARGEST_RUN = 2 ** 26;
 async function openRun(app, file) {
   try {
     if (file.size > LARGEST_RUN) throw new Error(`it has more than ${LARGEST_RUN} bytes`);
-    const document = checkRun(JSON.parse(await file.text()), app.schema);
-    app.pause();
-    app.setPanes([{ kind: "recorded", document }]);
-    app.showComparison();
-    app.setProblem(recordedProblem(document));
+    showRun(app, checkRun(JSON.parse(await file.text()), app.schema));
     app.notice(null);
-    app.play();
   } catch (error) {
     app.notice(`${file.name} is no run that this page can show: ${error.message}`);
   }
+}
+
+function showRun(app, document) {
+  app.pause();
+  app.setPanes([{ kind: "recorded", document }]);
+  app.showComparison();
+  app.setProblem(recordedProblem(document));
+  app.play();
 }
 
 if (typeof document === "undefined") startWorker();

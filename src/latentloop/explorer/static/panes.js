@@ -29,7 +29,13 @@ class Pane {
   }
 
   get writes() {
+    if (this.source.kind === "recorded") return Boolean(this.source.document.written?.length);
     return this.source.kind === "model" && this.description.row.carries === "tokens";
+  }
+
+  // What a step of it is.
+  get unit() {
+    return this.writes ? "token" : "iteration";
   }
 
   // Begin anew on the app's problem, with its changes.
@@ -47,10 +53,7 @@ class Pane {
   startModel() {
     const { app, description } = this;
     try {
-      const own =
-        this.source.model === 0
-          ? app.problem
-          : parseProblem(problemText(app.task, app.problem), makeTask(description.task));
+      const own = translate(app.problem, app.task, this.source.model === 0 ? app.task : makeTask(description.task));
       const changes = this.breakable ? app.changes : [];
       app.send({ type: "run", id: this.id, pane: this.number, model: this.source.model, problem: own, changes });
     } catch (error) {
@@ -170,8 +173,7 @@ class Pane {
   }
 
   iterationWords() {
-    const unit = this.writes || this.tokens.length ? "token" : "iteration";
     const now = Math.min(this.app.iteration, this.last);
-    return this.halt && now === this.last ? `stopped after ${plural(this.halt.at, unit)}` : `${unit} ${now}`;
+    return this.halt && now === this.last ? `stopped after ${plural(this.halt.at, this.unit)}` : `${this.unit} ${now}`;
   }
 }

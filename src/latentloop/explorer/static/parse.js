@@ -36,6 +36,14 @@ function parseProblem(text, task) {
   return arrange(equations);
 }
 
+// A problem of one model for another one, which numbers its operations in its own way and may know fewer names.
+function translate(problem, from, to) {
+  if (from === to) return problem;
+  if (from.modulus !== to.modulus)
+    throw new ProblemError(`it computes modulo ${to.modulus}, and the problem is one modulo ${from.modulus}`);
+  return parseProblem(problemText(from, problem), to);
+}
+
 function fail(equation, message) {
   return new ProblemError(`equation ${equation.number} (${quoted(equation.source, 60)}): ${message}`, equation.line);
 }

@@ -195,22 +195,25 @@ class ProblemView {
     }
   }
 
-  searched({ tried, seconds, seed, found, over }) {
+  searched({ tried, seconds, seed, found, error, over }) {
     if (!this.searching) return;
     const { settings, title } = this.searching;
     const kind = `of ${plural(settings.nodes, "node")} (${settings.family})`;
     const all = `${plural(tried, "problem")} ${kind} tried in ${seconds.toFixed(0)} s`;
-    const outcome = found
-      ? `${all}: ${title} gets this one wrong (seed ${seed}).`
-      : over
-        ? `${all}, all solved by ${title}.`
-        : `${all}, none wrong so far …`;
+    const outcome = error
+      ? `${title} cannot be asked: ${error}.`
+      : found
+        ? `${all}: ${title} gets this one wrong (seed ${seed}).`
+        : over
+          ? `${all}, all solved by ${title}.`
+          : `${all}, none wrong so far …`;
     setText(byId("search-report"), outcome);
     if (!over) return;
     this.searching = null;
     setText(byId("search"), "Search");
     if (found) {
       byId("sample-seed").value = seed;
+      this.app.resetSource();
       this.app.setProblem(found);
       this.app.play();
     }

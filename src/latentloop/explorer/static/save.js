@@ -109,17 +109,28 @@ function graphPicture(app) {
     pen.font = "650 15px system-ui, sans-serif";
     const value = app.main.at(app.iteration)[number];
     pen.fillText(value === EMPTY ? "" : String(value), layout.x[number], layout.y[number] + 13);
+    if (fill === "wrong" || fill === "broken") {
+      pen.fillStyle = color(fill); // the mark that the page shows, since colors alone do not tell
+      pen.font = "700 12px system-ui, sans-serif";
+      pen.fillText(
+        fill === "broken" ? "!" : "×",
+        layout.x[number] + NODE_WIDTH / 2 - 7,
+        layout.y[number] + NODE_HEIGHT / 2 - 6,
+      );
+    }
   });
   pen.fillStyle = color("quiet");
   pen.font = "12px system-ui, sans-serif";
   pen.textAlign = "left";
-  pen.fillText(`${app.main.title}, iteration ${app.iteration}`, 0, layout.height + 20);
+  pen.fillText(`${app.main.title}, ${app.main.unit} ${app.iteration}`, 0, layout.height + 20);
   return canvas;
 }
 
 // This page with another opening: its source was kept as it came.
 function standalonePage(app, source) {
-  const opening = JSON.stringify({ link: linkOf(app) }).replaceAll("<", "\\u003c");
+  const { source: shown } = app.panes[0];
+  const moment = shown.kind === "recorded" ? { run: shown.document } : { link: linkOf(app) };
+  const opening = JSON.stringify({ problem: app.opening.problem, ...moment }).replaceAll("<", "\\u003c");
   return source.replace(
     /(<script type="application\/json" id="opening">)[^]*?(<\/script>)/,
     (_, open, close) => open + opening + close,

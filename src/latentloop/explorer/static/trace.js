@@ -17,7 +17,7 @@ function fullTrace(run) {
       ...document,
       tokens: run.writer.prompt.map(spell),
       written: run.writer.tokens.map(spell),
-      nodes: problem.nodes.map(({ name }) => ({ name: `x${name}` })),
+      nodes: problem.nodes.map(({ name, parents }) => ({ name: `x${name}`, parents })),
     };
   }
   const { layout } = run.solver;

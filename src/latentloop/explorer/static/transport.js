@@ -24,9 +24,8 @@ class TransportView {
     scrubber.value = String(app.iteration);
     byId("back").disabled = byId("first").disabled = app.iteration === 0;
     byId("step").disabled = byId("last").disabled = app.iteration >= app.last;
-    const unit = app.main.writes ? "token" : "iteration";
     byId("clock").replaceChildren(
-      `${unit} `,
+      `${app.main.unit} `,
       html("b", {}, String(app.iteration)),
       ` of ${app.last}${app.computing ? " …" : ""}`,
     );
@@ -91,7 +90,7 @@ class TransportView {
         sign: "…",
         kind: "",
         title: "Thinking",
-        detail: `${plural(pane.last, pane.writes ? "token" : "iteration")} so far, depth ${app.depth}`,
+        detail: `${plural(pane.last, pane.unit)} so far, depth ${app.depth}`,
       };
     const { reason, at, length, approximate } = pane.halt;
     const words = {
@@ -100,7 +99,7 @@ class TransportView {
         `iteration ${at} changed nothing${approximate ? " that is read" : ""}`,
       ],
       cycle: [`Cycle after ${plural(at, "iteration")}`, `the last ${length} states would repeat for ever`],
-      cap: [`Stopped at the cap of ${at}`, "it had not come to rest"],
+      cap: [`Stopped at the cap of ${plural(at, pane.unit)}`, pane.writes ? "no end in sight" : "it had not come to rest"],
       fixed: [`Stopped after ${plural(at, "iteration")}`, "the number it was trained with"],
       end: [`Wrote ${plural(at, "token")}`, "and then the token that ends"],
     }[reason] ?? [`Stopped after ${at}`, reason];
