@@ -110,7 +110,7 @@ PRESETS: dict[str, RunConfig] = {
     "ladder-continuous": _ladder(Continuous(**HELPED), **LOOKUP_FIRST, rate=0.04),
     "ladder-discrete": _ladder(Discrete(**HELPED), **LOOKUP_FIRST),
     "ladder-corrected": _ladder(Corrected(**HELPED), **LOOKUP_FIRST, layers=4),
-    "ladder-stable": _ladder(STABLE, **LOOKUP_FIRST, rate=0.01),
+    "ladder-stable": _ladder(STABLE, **LOOKUP_FIRST, rate=0.04),
     "tiny-feedforward": _tiny(Feedforward()),
     "tiny-recurrent": _tiny(Recurrent(iterations=3)),
     "tiny-cot": _tiny(ChainOfThought()),

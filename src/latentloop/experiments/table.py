@@ -224,7 +224,7 @@ def _tuning(method: str, rate: float) -> Point:
     """Return a run of a fifth of the time, to choose a learning rate by its validation loss."""
     overrides = {"muon_lr": rate, "lr": rate / 15}
     name, source = f"{method}-rate{rate:g}", f"ladder-{method}"
-    return Point(name=name, preset=source, overrides=overrides, budget=0.2, scale="tuning", like=method)
+    return Point(name=name, preset=source, overrides=overrides, budget=0.2, scale="tuning", like=f"tuning-{method}")
 
 
 EXPERIMENTS: dict[str, Experiment] = {
