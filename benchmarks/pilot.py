@@ -18,7 +18,7 @@ import torch
 
 from latentloop.config import RunConfig
 from latentloop.experiments.store import SHIPPED, result_path
-from latentloop.experiments.table import MINUTES, POINTS, Point, pilot
+from latentloop.experiments.table import MINUTES, POINTS, TIMED, Point, pilot
 from latentloop.files import read_json, write_json, writing
 from latentloop.model.build import build_model
 from latentloop.presets import preset
@@ -82,9 +82,9 @@ def main() -> None:
     if "reference_seconds" not in known or asked.reference:
         base = stepper(REFERENCE)
         known["reference_seconds"] = asked.reference or median([base(number) for number in range(60)][10:])
-    laptop = {name: point for name, point in POINTS.items() if point.scale == "laptop" and not point.like}
-    for name in asked.names or [name for name in laptop if name not in pilot()]:
-        point = laptop[name]
+    timed = {name: point for name, point in POINTS.items() if point.scale in TIMED and not point.like}
+    for name in asked.names or [name for name in timed if name not in pilot()]:
+        point = timed[name]
         if any(result_path(SHIPPED, job.name).exists() for job in point.jobs):
             parser.error(f"a run of {name} is stored: its steps stay as they are")
         known["ratios"][name] = round(ratio(point), 4)

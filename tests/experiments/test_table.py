@@ -9,7 +9,7 @@ import pytest
 from latentloop.config import RunConfig
 from latentloop.errors import UserError
 from latentloop.experiments.store import FORMAT, read_result, result_path, stored, write_result
-from latentloop.experiments.table import EXPERIMENTS, POINTS, Job, Point, experiment, pilot
+from latentloop.experiments.table import EXPERIMENTS, POINTS, TIMED, Job, Point, experiment, pilot
 from latentloop.methods import METHODS
 from latentloop.presets import preset
 from latentloop.schema import changed
@@ -55,7 +55,7 @@ def sizes_of(point):
 
 def test_every_point_has_the_steps_of_a_pilot():
     for point in POINTS.values():
-        if point.scale in ("laptop", "tuning"):
+        if point.scale in TIMED:
             assert point.run.train.steps == round(point.budget * pilot()[point.like or point.name])
 
 

@@ -75,9 +75,11 @@ def test_a_figure_is_drawn(name, laptop):
     _check_letters(figure)
 
 
-@pytest.mark.parametrize("name", names_at("paper"))
-def test_a_figure_is_drawn_at_the_paper_s_scale(name):
-    _check_letters(draw(name, everything("paper"), "paper"))
+@pytest.mark.parametrize(
+    ("scale", "name"), [(scale, name) for scale in ("paper", "further") for name in names_at(scale)]
+)
+def test_a_figure_is_drawn_at_another_scale(scale, name):
+    _check_letters(draw(name, everything(scale), scale))
 
 
 @pytest.mark.parametrize("name", [name for name, figure in FIGURES.items() if len(figure.jobs("laptop")) > 1])

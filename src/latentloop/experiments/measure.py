@@ -13,7 +13,7 @@ from latentloop.evaluate.operations import operations_per_problem
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.rollout import roll_out
 from latentloop.experiments.store import FORMAT, Result
-from latentloop.experiments.table import MINUTES, Evaluation, Job
+from latentloop.experiments.table import MINUTES, TIMED, Evaluation, Job
 from latentloop.files import parse_json
 from latentloop.methods import ChainOfThought
 from latentloop.provenance import provenance
@@ -88,7 +88,7 @@ def result(job: Job, trained: LatentLoop, curve: dict[str, list[int | float | No
         "key": job.key,
         "labels": labels(job),
         "training": {
-            "minutes_of_one_core": job.point.budget * MINUTES if job.point.scale == "laptop" else None,
+            "minutes_of_one_core": job.point.budget * MINUTES if job.point.scale in TIMED else None,
             "steps": run.train.steps,
             "problems": run.train.steps * run.train.batch,
             "tokens": run.train.steps * cost.tokens_per_step,

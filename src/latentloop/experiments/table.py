@@ -24,7 +24,9 @@ from latentloop.schema import changed
 
 MINUTES = 20
 """Minutes of one core that a run at a laptop's scale gets, once for every unit of its budget."""
-Scale = Literal["laptop", "tuning", "rehearsal", "paper"]
+Scale = Literal["laptop", "further", "tuning", "rehearsal", "paper"]
+TIMED: tuple[Scale, ...] = ("laptop", "further", "tuning")
+"""Scales whose runs have the steps of a timed pilot."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,9 @@ class Evaluation:
 EVALUATIONS: dict[Scale, Evaluation] = {
     "laptop": Evaluation(
         sizes=tuple(range(8, 65, 4)), instances=256, entropy=(8, 16, 24, 32, 48, 64), allowed=(16, 32, 64)
+    ),
+    "further": Evaluation(
+        sizes=tuple(range(16, 129, 16)), instances=128, entropy=(16, 32, 64, 128), allowed=(32, 64, 128)
     ),
     "tuning": Evaluation(sizes=(16,), instances=64, entropy=(), allowed=()),
     "rehearsal": Evaluation(sizes=(8, 12), instances=8, entropy=(8, 12), allowed=(8,)),
@@ -72,10 +77,9 @@ class Point:
 
     @property
     def run(self) -> RunConfig:
-        """The run, without a seed; at a laptop's scale its steps are those of its budget."""
+        """The run, without a seed; where it is timed, its steps are those of its budget."""
         run = changed(preset(self.preset), **self.overrides)
-        timed = self.scale in ("laptop", "tuning")
-        return changed(run, steps=round(self.budget * steps_of(self))) if timed else run
+        return changed(run, steps=round(self.budget * steps_of(self))) if self.scale in TIMED else run
 
     @property
     def jobs(self) -> "tuple[Job, ...]":
@@ -220,6 +224,13 @@ def _paper() -> Iterator[Point]:
         yield Point(name=f"paper-{name}", preset=f"paper-{name}", seeds=THREE, scale="paper")
 
 
+def _further(method: str) -> Point:
+    """Return a method trained on the paper's sizes, 8 to 32 nodes, and tested on up to 128."""
+    overrides = {"names": 128, "nodes": 32, "curriculum": ("16/12:0.2", "16:0.5")}
+    name, source = f"{method}-further", f"ladder-{method}"
+    return Point(name=name, preset=source, overrides=overrides, budget=2.0, scale="further")
+
+
 def _tuning(method: str, rate: float) -> Point:
     """Return a run of a fifth of the time, to choose a learning rate by its validation loss."""
     overrides = {"muon_lr": rate, "lr": rate / 15}
@@ -326,6 +337,11 @@ EXPERIMENTS: dict[str, Experiment] = {
             _ladder("stable", "plain", skew=0.0, true_states=1.0, **PLAIN),
         ),
         figures=("built-in",),
+    ),
+    "further": Experiment(
+        question="Trained on up to 32 nodes, as in the paper: which methods reach 128?",
+        points=tuple(_further(method) for method in ("continuous", "discrete", "corrected", "stable")),
+        figures=("methods", "iterations"),
     ),
     "curricula": Experiment(
         question="Where look-ups do not start by themselves, do few names help?",

@@ -24,6 +24,7 @@ DPI = 200
 PNG, PDF = ".png", ".pdf"
 TRAINED_ON: dict[str, str] = {
     "laptop": "Trained on N = 8 .. 16, tested up to N = 64; the paper trains on up to 32 and tests up to 128.",
+    "further": "Trained on N = 8 .. 32, tested up to N = 128, as in the paper; twice the time.",
     "paper": "Trained on up to 32 nodes, tested up to 128, as in the paper.",
 }
 """What a caption says about a scale."""

@@ -52,7 +52,8 @@ def of_methods(groups: Groups, methods: Iterable[str]) -> list[Scores]:
 def own(groups: Groups, method: str) -> Scores | None:
     """Return the point of a method that has its preset's settings and budget: what others are compared with."""
     for scores in of_methods(groups, [method]):
-        if scores.labels["budget"] == 1 and set(scores.labels["overrides"]) <= {"steps"}:
+        as_preset = scores.labels["budget"] == 1 and set(scores.labels["overrides"]) <= {"steps"}
+        if as_preset or scores.labels["scale"] == "further":  # there a method has one point only
             return scores
     return None
 
