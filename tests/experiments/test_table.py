@@ -9,6 +9,7 @@ import pytest
 from latentloop.config import RunConfig
 from latentloop.errors import UserError
 from latentloop.experiments.store import FORMAT, read_result, result_path, stored, write_result
+from latentloop.experiments.store import SHIPPED, stored_results
 from latentloop.experiments.table import EXPERIMENTS, POINTS, TIMED, Job, Point, experiment, pilot
 from latentloop.methods import METHODS
 from latentloop.presets import preset
@@ -28,8 +29,20 @@ def test_every_point_is_a_run_that_can_be_made(name):
     run = changed(preset(point.preset), **point.overrides)
     assert isinstance(run, RunConfig)
     assert RunConfig.from_dict(run.to_dict()) == run
-    if point.overrides:
+    if point.overrides and point.scale != "tuning":  # one of the rates tried is the preset's
         assert run != preset(point.preset)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_preset_has_the_rate_with_the_least_validation_loss(method):
+    results = stored_results(EXPERIMENTS["tuning"].jobs, SHIPPED)
+    losses = {
+        job.run.train.muon_lr: results[job.name]["validation"]["loss"]
+        for job in EXPERIMENTS["tuning"].jobs
+        if job.run.method.name == method
+    }
+    assert len(losses) == 3
+    assert preset(f"ladder-{method}").train.muon_lr == min(losses, key=losses.__getitem__)
 
 
 def test_all_methods_are_on_the_ladder_with_three_seeds():

@@ -247,7 +247,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         question="What does each mechanism add, at equal compute?",
         points=(
             *(_ladder(method, seeds=THREE) for method in RUNGS),
-            _ladder("cot", "4x", budget=4.0, like="cot"),
+            *(_ladder(method, "4x", budget=4.0, like=method) for method in ("cot", "continuous", "corrected")),
             *(_ladder(method, "unaided", **UNAIDED) for method in ("continuous", "discrete", "corrected", "stable")),
         ),
         figures=(

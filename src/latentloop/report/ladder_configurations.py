@@ -276,10 +276,13 @@ def built_in(groups: Groups) -> Figure:
 
 def curricula(groups: Groups) -> Figure:
     """Draw averages in and out of distribution without and with a curriculum of few names."""
-    found = some(list(groups.values()))
-    figure, axes = column_figure(0.6 + 0.27 * len(found))
+    kinds = {key: place for place, key in enumerate(dict.fromkeys((s.method, *taken_away(s)) for s in groups.values()))}
+    found = sorted(
+        some(groups.values()), key=lambda scores: (kinds[scores.method, *taken_away(scores)], few_names(scores))
+    )
+    figure, (axes,) = page_figure(0.6 + 0.2 * len(found))
     _inside_and_outside(axes, found, [_first_names(scores) for scores in found])
-    axes.set_xlabel("solved, %, average")
+    axes.set_xlabel(f"{SOLVED}, average")
     legend_above(figure, _inside_and_outside_entries(), 2)
     return figure
 

@@ -1,6 +1,6 @@
 """Figures that compare methods: accuracy by size, iterations, operations, what is allowed, halting, learning."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
@@ -54,24 +54,25 @@ def best_of_each(groups: Groups) -> dict[str, Scores]:
     return {method: scores for method, scores in found.items() if scores}
 
 
-def longer_chains(groups: Groups) -> list[Scores]:
-    """Return chains of thought with more than the usual budget."""
-    return [scores for scores in of_methods(groups, ["cot"]) if scores.labels["budget"] > 1]
+def with_longer(groups: Groups, methods: Iterable[str]) -> list[Scores]:
+    """Return points of methods that have their preset's settings, and more than the usual budget."""
+    found = of_methods(groups, methods)
+    return [s for s in found if s.labels["budget"] > 1 and s.labels["scale"] == "laptop" and not s.labels["overrides"]]
 
 
 def methods(groups: Groups) -> Figure:
     """Draw the share solved by method and size."""
     chosen = some(best_of_each(groups))
-    figure, (axes,) = page_figure(3.0)
+    figure, (axes,) = page_figure(max(3.0, 0.6 + 0.29 * len([*chosen, *with_longer(groups, chosen)])))
     handles: list[Any] = []
     for method, scores in chosen.items():
         look = METHOD_LOOKS[method]
         by_size(axes, scores, look)
         handles.append(entry(look, label=f"{look.label}\n{scores.labels['model']}"))
-        for longer in longer_chains(groups) if method == "cot" else []:
+        for longer in with_longer(groups, [method]):
             by_size(axes, longer, look, **LONGER)
             handles.append(entry(look, label=f"{look.label},\n{longer.labels['budget']:g}x the budget", **LONGER))
-    size_axes(axes, [*chosen.values(), *longer_chains(groups)])
+    size_axes(axes, [*chosen.values(), *with_longer(groups, chosen)])
     axes.set_ylabel(SOLVED)
     figure.legend(handles=[*handles, trained_patch()], loc="outside right upper", labelspacing=0.55)
     return figure
@@ -122,7 +123,8 @@ def compute(groups: Groups) -> Figure:
     sizes = _three_sizes(chosen)
     figure, panels = page_figure(2.5, 1, len(sizes), sharey=True, sharex=True)
     points = [(method, scores, {}) for method, scores in chosen.items()]
-    points += [("cot", scores, LONGER) for scores in longer_chains(groups)]
+    longer = with_longer(groups, chosen)
+    points += [(scores.method, scores, LONGER) for scores in longer]
     for axes, nodes in zip(panels, sizes, strict=True):
         for method, scores, settings in points:
             look = METHOD_LOOKS[method]
@@ -138,8 +140,8 @@ def compute(groups: Groups) -> Figure:
         percent_axis(axes)
     panels[len(panels) // 2].set_xlabel("million operations per problem (log scale)")
     panels[0].set_ylabel(SOLVED)
-    longer = [entry(METHOD_LOOKS["cot"], label="chain of thought, longer", **LONGER | {"linestyle": "none"})]
-    handles = [*method_entries(chosen), *(longer if longer_chains(groups) else [])]
+    gray = Look(label="four times the training", color="#666666", marker="o")
+    handles = [*method_entries(chosen), *([entry(gray, **LONGER)] if longer else [])]
     for handle in handles:
         handle.set_linestyle("none")
     legend_above(figure, handles, 4)
