@@ -8,8 +8,7 @@ import pytest
 
 from latentloop.config import RunConfig
 from latentloop.errors import UserError
-from latentloop.experiments.store import FORMAT, read_result, result_path, stored, write_result
-from latentloop.experiments.store import SHIPPED, stored_results
+from latentloop.experiments.store import FORMAT, SHIPPED, read_result, result_path, stored, stored_results, write_result
 from latentloop.experiments.table import EXPERIMENTS, POINTS, TIMED, Job, Point, experiment, pilot
 from latentloop.methods import METHODS
 from latentloop.presets import preset
