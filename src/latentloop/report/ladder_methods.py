@@ -174,7 +174,7 @@ def allowed(groups: Groups) -> Figure:
 def halting(groups: Groups) -> Figure:
     """Draw the share solved under each halting rule, and below how the fixed-point rule fails."""
     chosen = some({method: scores for method, scores in best_of_each(groups).items() if scores.has("solved_fixpoint")})
-    figure, panels = page_figure(3.7, 2, len(chosen), sharex=True, sharey=True)
+    figure, panels = page_figure(4.2, 2, len(chosen), sharex=True, sharey=True)
     upper, lower = panels[: len(chosen)], panels[len(chosen) :]
     for top, bottom, (method, scores) in zip(upper, lower, chosen.items(), strict=True):
         for place, (rule, look) in enumerate(reversed(RULES.items())):
