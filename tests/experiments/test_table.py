@@ -127,3 +127,12 @@ def test_a_broken_result_is_refused(tmp_path):
     path.write_text(json.dumps(DOCUMENT)[:-9])
     with pytest.raises(UserError, match="not JSON"):
         read_result(path)
+
+
+def test_stored_commands_name_no_path_of_a_machine():
+    results = [read_result(path) for path in (SHIPPED / "results").glob("*.json")]
+    commands = [
+        one["command"] for result in results for one in (result["provenance"], result["training"]["provenance"])
+    ]
+    assert commands
+    assert not [command for command in commands if " /" in command]

@@ -114,7 +114,9 @@ def reproduce(
         _collect(board, folder)
         missing = _missing(chosen, folder)
         command = [sys.executable, "-m", "latentloop", "sweep", chosen, "--storage", place]
-        command += ["--folder", str(folder), "--runs", str(runs), *(["--weights"] if weights else [])]
+        command += ["--runs", str(runs), *(["--weights"] if weights else [])]
+        if folder != SHIPPED:  # a path of this machine, which stored commands would keep
+            command += ["--folder", str(folder)]
         _with_workers(command, min(workers or os.cpu_count() or 1, len(missing)), board, missing, runs)
         _collect(board, folder)
     left = _missing(chosen, folder)
