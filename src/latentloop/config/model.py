@@ -27,6 +27,8 @@ class ModelConfig(Config):
     """Attention heads of the first layer, where it has another number; None: as many as the others."""
     width: int = 256
     """Size of the hidden vectors, D."""
+    mlp: Literal["relu", "gated"] = "relu"
+    """Activation of the MLPs: ReLU as in the paper, or SiLU-gated units."""
     mlp_ratio: int = 4
     """Hidden units of an MLP for each unit of width."""
     mlp_depth: int = 1
@@ -40,6 +42,10 @@ class ModelConfig(Config):
     probabilities, block input, relative embeddings and MLP outputs)."""
     embedding_std: float = 0.02
     """Standard deviation of the initial embeddings (the authors': 1)."""
+    value_init: Literal["random", "characters"] = "random"
+    """Initial embeddings of numbers: random, or characters of the additive and the multiplicative group."""
+    sharpen: Literal["none", "log-n"] = "none"
+    """Multiply attention scores by log(keys + 1) / log(32), so that attention does not disperse as problems grow."""
     lookup_noise: float = 0.0
     """Standard deviation of Gaussian noise on the first layer's attention scores in training, at its end: it grows linearly
     from 0, so that look-ups are learned first, and their margins then; 0: none."""

@@ -1,5 +1,6 @@
 """Causal attention, step by step: one path for all encodings, for all positions or some of them."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -52,7 +53,7 @@ class Attention(nn.Module):
         self.heads = config.heads_of(layer)
         self.project = nn.Linear(config.width, 3 * config.width)
         self.out = nn.Linear(config.width, config.width)
-        self.layer, self.tap = layer, tap
+        self.config, self.layer, self.tap = config, layer, tap
         self.dropout = config.dropout if config.dropout_at == "authors" else 0.0
         # A tensor, so that compiled code need not be compiled again while it grows; None where there is none.
         noisy = layer == 0 and config.lookup_noise > 0
@@ -94,7 +95,8 @@ class Attention(nn.Module):
                 chosen = chosen + (keys.shape[-2] - new)
         # Scale queries, so that scores need no further pass.
         scale = (positions.terms * queries.shape[-1]) ** -0.5
-        queries = queries * scale
+        sharpness = self._sharpness(asked)  # [query, 1] or [batch, 1, query, 1]
+        queries = queries * scale if sharpness is None else queries * scale * sharpness
         # Mix values [batch, head, query, dim].
         self_sink = positions.self_sink and self.layer == 0
         fused = positions.fusable and chosen is None and window is None and not (self_sink and visible is not None)
@@ -102,7 +104,7 @@ class Attention(nn.Module):
         if mix is not None:
             z = mix(queries[0], keys[0], values[0])[None]
         elif window is not None:
-            z = self._windowed(queries, keys, values, window, chosen, visible)
+            z = self._windowed(queries, keys, values, window, sharpness, chosen, visible)
         elif not fused or self.tap.wants("scores") or self.tap.wants("pattern"):
             z = self._explicit(
                 queries, keys, values, positions, scale, chosen, visible, self_sink=self_sink, fused=fused
@@ -227,6 +229,7 @@ class Attention(nn.Module):
         keys: Float[Tensor, "batch head key dim"],
         values: Float[Tensor, "batch head key dim"],
         bias: Float[Tensor, "head distance"],
+        sharpness: Tensor | None,
         chosen: Int[Tensor, "batch query"] | None,
         visible: Bool[Tensor, "batch 1 pos key"] | None,
     ) -> Float[Tensor, "batch head query dim"]:
@@ -245,7 +248,8 @@ class Attention(nn.Module):
         gathered = F.embedding(index, both).unflatten(-1, (heads, 2 * dim))
         near_keys, near_values = gathered.split(dim, dim=-1)
         scores = torch.einsum("bhqd,bqwhd->bhqw", queries, near_keys)
-        scores = scores + bias[:, None]  # [batch, head, query, distance]
+        near_bias = bias[:, None]  # [head, 1, distance]
+        scores = scores + (near_bias if sharpness is None else near_bias * sharpness)
         scores = scores.masked_fill(outside[:, None], -torch.inf)
         listening = bool(self.tap.taps.listeners)
         if listening:  # a patch lets no query see what is not there
@@ -274,9 +278,14 @@ class Attention(nn.Module):
         """Return what disturbs the scores of consecutive queries in training, the same in all rows of a batch."""
         if self.noise is None or not self.training:
             return None
-        return self.noise * torch.randn(
-            queries.shape[-2], queries.shape[-2], dtype=queries.dtype, device=queries.device
-        )
+        return self.noise * torch.randn(queries.shape[-2], queries.shape[-2], dtype=queries.dtype, device=queries.device)
+
+    def _sharpness(self, places: Int[Tensor, "..."]) -> Tensor | None:
+        """Return the factor of each query's scores: it grows with the keys in sight."""
+        if self.config.sharpen == "none":
+            return None
+        sharp = torch.log(places + 2.0) / math.log(32)
+        return sharp[..., None] if sharp.ndim == 1 else sharp[:, None, :, None]
 
 
 def _one_hot(

@@ -49,7 +49,7 @@ def _layer(config: ModelConfig, layer: int) -> Shapes:
     for number in range(count):
         mlp = f"{name}.mlps.{number}"
         shapes |= _norm(f"{mlp}.norm", width)
-        shapes |= _linear(f"{mlp}.into", width, hidden) | _linear(f"{mlp}.out", hidden, width)
+        shapes |= _linear(f"{mlp}.into", width, (1 + (config.mlp == "gated")) * hidden) | _linear(f"{mlp}.out", hidden, width)
     return shapes
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from latentloop.config import ModelConfig
 from latentloop.methods import MethodConfig
 from latentloop.model.attention import Attention, Cache, Mix, take
+from latentloop.model.characters import start_from_characters
 from latentloop.model.lookups import LEAST_LENGTH, Lookups
 from latentloop.model.positions import POSITIONS, Positions
 from latentloop.model.tap import Tap, Taps
@@ -19,20 +20,27 @@ from latentloop.tokens.vocabulary import FACTORS, Vocabulary
 
 
 class MLP(nn.Module):
-    """LayerNorm, then one hidden layer of ReLU units."""
+    """LayerNorm, then one hidden layer: ReLU, or units multiplied by SiLU gates, with which products come naturally."""
 
     def __init__(self, config: ModelConfig, number: int, tap: Tap) -> None:
         super().__init__()
         hidden = config.mlp_ratio * config.width
+        self.gated = config.mlp == "gated"
         self.norm = nn.LayerNorm(config.width)
-        self.into = nn.Linear(config.width, hidden)
+        self.into = nn.Linear(config.width, 2 * hidden if self.gated else hidden)
         self.out = nn.Linear(hidden, config.width)
         self.tap = tap
         self.suffix = f".{number}" if number else ""
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """Return what is added to the residual stream."""
-        units = F.relu(self.tap(f"mlp_pre{self.suffix}", self.into(self.norm(x))))  # [.., hidden]
+        units = self.into(self.norm(x))  # [.., hidden], or twice as many: values, then gates
+        if self.gated:
+            values, gates = units.chunk(2, dim=-1)
+            values = self.tap(f"mlp_pre_linear{self.suffix}", values)
+            units = F.silu(self.tap(f"mlp_pre{self.suffix}", gates)) * values
+        else:
+            units = F.relu(self.tap(f"mlp_pre{self.suffix}", units))
         return self.tap(f"mlp_out{self.suffix}", self.out(self.tap(f"mlp_post{self.suffix}", units)))
 
 
@@ -125,6 +133,8 @@ class Transformer(nn.Module):
                 for name in method.auxiliary
             }
         )
+        if config.value_init == "characters":
+            start_from_characters(self.embeddings["token" if flat else "value"], vocabulary.task.modulus)
 
     def disturb(self, done: float) -> None:
         """Let the noise in the first layer's scores grow with the share of the training that is done."""
