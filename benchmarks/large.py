@@ -60,17 +60,18 @@ def main() -> None:
     """Measure what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint", nargs="?", default="laptop-all-4096")
+    parser.add_argument("--output", type=Path, default=PATH)
     parser.add_argument("--not-deeper", type=int, default=4096, help="leave out chains of more nodes")
     asked = parser.parse_args()
     trained = LatentLoop.from_pretrained(asked.checkpoint)
-    stored = read_json(PATH) if PATH.exists() else {}
+    stored = read_json(asked.output) if asked.output.exists() else {}
     about = trained.describe()
     rows = stored["rows"] if stored.get("model", {}).get("sha256") == about["sha256"] else []
     done = {(row["family"], row["nodes"]) for row in rows}
     for (family, nodes), count in PROBLEMS.items():
         if (family, nodes) not in done and (family == "random" or nodes <= asked.not_deeper):
             rows.append(measure(trained, family, nodes, count))
-            write_json(PATH, {"rows": rows, "model": about})
+            write_json(asked.output, {"rows": rows, "model": about})
             last = rows[-1]
             print(family, nodes, last["solved"], last["seconds"], last["iterations"], flush=True)
 

@@ -55,11 +55,12 @@ def _indexed(document: dict[str, Any]) -> dict[str, Any]:
 def _derived(found: Mapping[str, Any]) -> dict[str, Any]:
     """Compute what the text sums up."""
     runs = {name: seeds_of(found, name) for name in MODELS}
-    large = {(row["family"], row["nodes"]): row for row in found["large"]["rows"]}
     return {
         "seconds": {name: max(run["training"]["seconds"] for run in runs[name]) for name in MODELS},
         "minutes": {name: max(run["training"]["seconds"] for run in runs[name]) / 60 for name in MODELS},
-        "large": {f"{family} {nodes}": _counted(row) for (family, nodes), row in large.items()},
+        "large": {
+            f"{row['family']} {row['nodes']}": row | {"counts": _counts(found, row)} for row in found["large"]["rows"]
+        },
         "solve": {row["nodes"]: _spread(row["problems"]) for row in found["solving"]["asked"]},
         "explored": _explored(found["explorer"]),
     }
@@ -86,5 +87,10 @@ def seeds_of(found: Mapping[str, Any], name: str) -> list[Any]:
     return [found[f"{name}-seed{seed}"] for seed in SEEDS if f"{name}-seed{seed}" in found]
 
 
-def _counted(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"count": round(row["solved"] * row["problems"])}
+def _counts(found: Mapping[str, Any], asked: Mapping[str, Any]) -> list[int]:
+    """Return how many problems of a kind each seed solves, of those that were measured; seed 0 is the first."""
+    others = [found[f"large-seed{seed}"]["rows"] for seed in SEEDS if f"large-seed{seed}" in found]
+    same = [
+        row for rows in others for row in rows if all(row[key] == asked[key] for key in ("family", "nodes", "skip"))
+    ]
+    return [row["count"] for row in (asked, *same)]

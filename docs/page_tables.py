@@ -12,9 +12,13 @@ from page_sources import MODELS, SIZES, seeds_of
 def solved(runs: Iterable[Mapping[str, Any]], nodes: int) -> str:
     """Say how many problems of a size all seeds solve: once where it is the same."""
     rows = [result["rows"][nodes] for result in runs]
-    counts = [f"{row['count']:,}" for row in rows]
-    written = counts[0] if len(set(counts)) == 1 else ", ".join(counts)
-    return f"{written} of {rows[0]['problems']:,}"
+    return counted([row["count"] for row in rows], rows[0]["problems"])
+
+
+def counted(counts: Sequence[int], problems: int) -> str:
+    """Write how many of some problems the seeds solve: one number where it is the same."""
+    written = f"{counts[0]:,}" if len(set(counts)) == 1 else ", ".join(f"{count:,}" for count in counts)
+    return f"{written} of {problems:,}"
 
 
 def results_table(found: Mapping[str, Any]) -> str:
@@ -32,7 +36,7 @@ def results_table(found: Mapping[str, Any]) -> str:
                 f"{about['parameters']:,}",
                 ", ".join(f"{run['training']['seconds']:.0f}" for run in runs),
                 *(solved(runs, size) for size in SIZES),
-                *([f"{row['count']} of {row['problems']}" for row in beyond] or ["-", "-"]),
+                *([counted(row["counts"], row["problems"]) for row in beyond] or ["-", "-"]),
             ]
         )
     heads = ["model", "operations", "weights", "seconds to train", *(f"N = {size:,}" for size in (*SIZES, 1024, 4096))]
@@ -127,14 +131,17 @@ def large_table(found: Mapping[str, Any]) -> str:
         [
             f"{row['family']}, N = {row['nodes']:,}",
             f"{row['tokens']['median']:,.0f}",
-            f"{row['count']} of {row['problems']}",
+            counted(row["counts"], row["problems"]),
+            str(len(row["counts"])),
             f"{row['depth']['median']:,.0f}",
             f"{row['iterations']['median']:,.0f}",
             f"{row['seconds']['median']:,.1f} (most {row['seconds']['most']:,.1f})",
         ]
         for row in found["derived"]["large"].values()
     ]
-    return table([f"`{MODELS[-1]}`", "tokens", "solved", "depth", "iterations", "seconds for one problem"], lines)
+    return table(
+        [f"`{MODELS[-1]}`", "tokens", "solved", "seeds", "depth", "iterations", "seconds for one problem"], lines
+    )
 
 
 def order_table(found: Mapping[str, Any]) -> str:
