@@ -39,7 +39,7 @@ def results_table(found: Mapping[str, Any]) -> str:
                 *([counted(row["counts"], row["problems"]) for row in beyond] or ["-", "-"]),
             ]
         )
-    heads = ["model", "operations", "weights", "seconds to train", *(f"N = {size:,}" for size in (*SIZES, 1024, 4096))]
+    heads = ["model", "operations", "parameters", "training time, s, by seed", *(f"N = {size:,}" for size in (*SIZES, 1024, 4096))]
     return table(heads, lines)
 
 
@@ -84,8 +84,8 @@ def worst_table(found: Mapping[str, Any]) -> str:
     for name in MODELS:
         bounds = [run["worst_lookups"] for run in seeds_of(found, name)]
         for case, what in (
-            ("known", "a definition with a number gets"),
-            ("empty", "no number there: what holds none gets"),
+            ("known", "definition holds a number: attention on it, at least"),
+            ("empty", "definition is empty: attention on tokens without a number, at least"),
         ):
             least = [
                 rounded_down(min(bound["attention"][nodes][case] for bound in bounds))
@@ -102,7 +102,7 @@ def worst_table(found: Mapping[str, Any]) -> str:
         "N = 128",
         "N = 1,024",
         "N = 4,096",
-        "0.9 or more up to N =",
+        "largest N with at least 0.9",
     ]
     return table(heads, lines)
 

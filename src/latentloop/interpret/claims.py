@@ -94,7 +94,7 @@ STATEMENTS: dict[str, Statement] = {
         number="share of (a,a,a) at the read-out",
     ),
     "differences": Statement(
-        text="Differences: the same, with the signs of subtracted operands' frequencies turned",
+        text="Differences: the same, with the frequencies of subtracted operands negated",
         needs=("fourier",),
         find=findings.frequencies("-"),
         number="share of (a,a,a) at the read-out",
@@ -136,19 +136,19 @@ STATEMENTS: dict[str, Statement] = {
         number="entropy at the largest size",
     ),
     "carried": Statement(
-        text="A value that is there already is carried on, not computed again (the paper's discrete model)",
+        text="A value that is there already is kept, not recomputed (the paper's discrete model)",
         needs=("recompute",),
         find=findings.carried,
         number="wrong values that are kept",
     ),
     "correction": Statement(
-        text="Every value is computed anew from its operands at every iteration, so that errors mend",
+        text="Every value is computed anew from its operands at every iteration, so that errors are corrected",
         needs=("recompute",),
         find=findings.corrected,
         number="wrong values that are restored",
     ),
     "state": Statement(
-        text="What an iteration writes is a state that can be read, holds, and is what the next one works with",
+        text="The state after an iteration can be decoded, is stable, and is what the next iteration reads",
         needs=("drift", "iterations"),
         find=findings.state_holds,
         number="values that follow one patched between iterations",

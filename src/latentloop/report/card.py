@@ -13,7 +13,7 @@ tags: [latent-reasoning, looped-transformer]
 
 # {name}
 
-A transformer of {parameters:,} weights ({model}, method `{method}`) that solves modular arithmetic on computation graphs by
+A transformer of {parameters:,} parameters ({model}, method `{method}`) that solves modular arithmetic on computation graphs by
 updating a discrete state until it no longer changes.
 Operations: {operations}; modulus {modulus}; names x0 .. x{last}.
 
@@ -21,7 +21,7 @@ Operations: {operations}; modulus {modulus}; names x0 .. x{last}.
 
     {command}
 
-From scratch, seed {seed}, {steps:,} steps in {minutes:.1f} minutes on {cores} cores ({processor}), on graphs of at most
+From scratch, seed {seed}, {steps:,} steps in {minutes:.1f} minutes on a machine with {cores} cores ({processor}), on graphs of at most
 {nodes} nodes and depth {depth}. `config.json` has every setting.
 SHA-256 of the weights: `{sha256}`.
 
@@ -40,10 +40,10 @@ AUXILIARY = {
 LIMITS = """
 ## Limits
 
-It knows {names} names, at most three operands an equation, and this modulus only. Scores are measured, not proven. The
+It knows {names} names, at most three operands per equation, and this modulus only. Scores are measured, not proven. The
 certificate puts each entry of the arithmetic through the model once, in one random context: it shows no entry to be right in
-every context. Look-up margins are sampled too, from a few problems of each size: they are no bounds, and look-ups get harder
-as problems grow.
+every context. The smallest look-up margins in the table are sampled from a few problems of each size and are no bounds; the worst case
+below it is one, for look-ups alone.
 
 `evaluation.json`, `certificate.json` and `stress.json` beside this card hold all figures with command, commit and machine.
 """

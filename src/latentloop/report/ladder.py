@@ -28,9 +28,9 @@ TRAINED_ON: dict[str, str] = {
     "paper": "Trained on up to 32 nodes, tested up to 128, as in the paper.",
 }
 """What a caption says about a scale."""
-LINES = "Lines are medians of the seeds; bands go from the least to the largest seed, or are 95 % Wilson intervals of one seed."
-BARS = "Whiskers go from the least to the largest seed, or are the 95 % Wilson interval of one seed."
-BEST = "Of a method's configurations the one with the least validation loss is drawn."
+LINES = "Lines are medians of the seeds; bands go from the lowest to the highest seed, or are 95 % Wilson intervals of one seed."
+BARS = "Whiskers go from the lowest to the highest seed, or are the 95 % Wilson interval of one seed."
+BEST = "Of a method's configurations the one with the lowest validation loss is drawn."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +123,7 @@ FIGURES: dict[str, LadderFigure] = {
     **{
         f"encodings-{name}": LadderFigure(
             title=f"Encodings: {words}",
-            caption=f"Problems fully solved by size, {words}: the configuration of each encoding with the least validation "
+            caption=f"Problems fully solved by size, {words}: the configuration of each encoding with the lowest validation "
             f"loss. {LINES}",
             repeats=repeats, experiments=("encodings",), also=("depth",), methods=(method,),
             draw=configurations.encodings_of(method),
@@ -139,7 +139,7 @@ FIGURES: dict[str, LadderFigure] = {
         f"architectures-{name}": LadderFigure(
             title=f"Architectures: {family}",
             caption=f"Problems fully solved by size, {family}: of each number of iterations T and layers L, the configuration "
-            f"with the least validation loss{words}. {LINES}",
+            f"with the lowest validation loss{words}. {LINES}",
             repeats=repeats, experiments=("depth",), also=("encodings",), methods=FAMILIES[family],
             draw=configurations.architectures(family),
         )
@@ -152,7 +152,7 @@ FIGURES: dict[str, LadderFigure] = {
     "entropy": LadderFigure(
         title="Entropy of attention by size",
         caption="Entropy of attention, the mean of all heads and query positions in the first application of the block. It "
-        "rises where attention disperses as the input grows. Medians of the seeds, and bands from the least to the largest.",
+        "rises where attention disperses as the input grows. Medians of the seeds, and bands from the lowest to the highest.",
         repeats="9f", experiments=("ladder", "encodings"),
         methods=("feedforward", "recurrent", "continuous", "discrete", "corrected", "stable"), draw=configurations.entropy,
     ),
@@ -172,7 +172,7 @@ FIGURES: dict[str, LadderFigure] = {
     "allowed": LadderFigure(
         title="Accuracy when allowed more iterations",
         caption="Problems fully solved after 1, 2, 4 and 16 times the iterations needed: the problem's depth, or the method's "
-        f"own number. Medians of the seeds, and bands from the least to the largest. {BEST}",
+        f"own number. Medians of the seeds, and bands from the lowest to the highest. {BEST}",
         repeats=None, experiments=("ladder",), also=CONFIGURATIONS, methods=(*END_TO_END, *LATENT), draw=comparisons.allowed,
     ),
     "correction": LadderFigure(
@@ -189,7 +189,7 @@ FIGURES: dict[str, LadderFigure] = {
     ),
     "built-in": LadderFigure(
         title="What is built in, and what it is worth",
-        caption="Problems fully solved, averaged over sizes in and out of distribution, with hand-made helps taken away one at "
+        caption="Problems fully solved, averaged over sizes in and out of distribution, with built-in aids removed one at "
         f"a time, and all together. {BARS}",
         repeats=None, experiments=("built-in",), methods=("discrete", "stable"), draw=configurations.built_in,
     ),

@@ -60,7 +60,7 @@ def claims(results: Mapping[str, Result], drawn: Drawn) -> str:
             f"{claim.sentence} ({claim.where})\n\n"
             f"- **{verdict.outcome}**, because {verdict.because}.\n"
             f"- Reproduced if {claim.reproduced}.\n"
-            f"- Not reproduced if {claim.not_reproduced}. Else it differs.\n"
+            f"- Not reproduced if {claim.not_reproduced}. Otherwise the verdict is \"differs\".\n"
             f"- `{claim.command}`{f'; figures: {shown}' if shown else ''}"
         )
     return "\n\n".join(parts)
@@ -72,7 +72,8 @@ def figures(results: Mapping[str, Result], drawn: Drawn) -> str:
     for name, figure in FIGURES.items():
         picture = drawn(name)
         if picture:
-            source = f"The paper's figure {figure.repeats}" if figure.repeats else "Ours"
+            figures = f"figure{'s' if ',' in figure.repeats else ''} {figure.repeats}" if figure.repeats else None
+            source = f"The paper's {figures}" if figures else "Ours"
             parts.append(
                 f"### Figure {name}\n\n![{figure.title}]({picture})\n\n"
                 f"**{figure.title}.** {caption(name)} {source}; `latentloop figures {name}`."
