@@ -40,7 +40,7 @@ def measure(trained: LatentLoop, family: str, nodes: int, count: int) -> dict[st
         seconds.append(time.perf_counter() - clock)
         iterations.append(rollout.iterations)
         solved += bool(rollout.fixpoint is not None and np.array_equal(rollout.states[-1], solution.values[row]))
-    lengths = 2 * (problems.fan_in.astype(np.int64).sum(1) + problems.sizes) - 1
+    lengths = problems.lengths
     return {
         "family": family,
         "nodes": nodes,

@@ -39,7 +39,13 @@ def results_table(found: Mapping[str, Any]) -> str:
                 *([counted(row["counts"], row["problems"]) for row in beyond] or ["-", "-"]),
             ]
         )
-    heads = ["model", "operations", "parameters", "training time, s, by seed", *(f"N = {size:,}" for size in (*SIZES, 1024, 4096))]
+    heads = [
+        "model",
+        "operations",
+        "parameters",
+        "training time, s, by seed",
+        *(f"N = {size:,}" for size in (*SIZES, 1024, 4096)),
+    ]
     return table(heads, lines)
 
 

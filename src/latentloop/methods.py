@@ -157,8 +157,8 @@ class Continuous(Supervised, name="continuous"):
     """Hidden vectors are carried, and every iteration has a loss."""
 
     deeper: Literal["empty", "ignored"] = "empty"
-    """Target of values too deep to be known at an iteration: `empty` as in the authors' code, or no loss at all (the
-    paper's formula)."""
+    """Target of values too deep to be known at an iteration: `empty` as in the authors' code, or none, and so no loss
+    (the paper's formula)."""
 
 
 @dataclass(frozen=True, kw_only=True)

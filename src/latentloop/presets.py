@@ -81,7 +81,7 @@ def _ladder(
     """A method of the paper at a laptop's cost: trained on 8 to 16 nodes, tested on up to 64, as many as there are names.
 
     Architecture, optimizer, schedule and moving average are those of the fast recipe for all of them; the rate is the one
-    with the least validation loss (experiment ``tuning``). Steps are those that 20 minutes of one core give;
+    with the lowest validation loss (experiment ``tuning``). Steps are those that 20 minutes of one core give;
     ``latentloop.experiments`` sets them.
     """
     model = ModelConfig(positions=positions, layers=layers, heads=8, width=128, dropout=0.0, **settings)

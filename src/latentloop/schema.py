@@ -35,7 +35,7 @@ class Config:
         return {field.name: _to_json(getattr(self, field.name)) for field in fields(self)}
 
     def chosen(self) -> dict[str, Any]:
-        """Return the settings that are not the defaults, as plain values: the same when another setting is added one day."""
+        """Return settings that differ from their defaults, as plain values; settings that are added later change nothing."""
         found = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -107,16 +107,16 @@ class Variant(Config):
         return {"name": self.name} | super().chosen()
 
     def become(self: VariantT, name: str) -> VariantT:
-        """Return another kind of the family that keeps the settings both have."""
+        """Return another kind of the family that keeps the settings both inherit: of one name, others may differ in meaning."""
         kind = self.kind(name)
-        shared = _settings(kind).keys() & _settings(type(self)).keys()
-        return kind(**{key: getattr(self, key) for key in shared})
+        base = next(cls for cls in type(self).__mro__ if issubclass(kind, cls))
+        return kind(**{field.name: getattr(self, field.name) for field in fields(base)})
 
 
 def check_seed(seed: int) -> None:
     """Raise a UserError for a seed that random number generators cannot take."""
     if not 0 <= seed < 2**64:
-        raise UserError(f"the seed must be from 0 up to but not 2^64, got {seed}")
+        raise UserError(f"the seed must be at least 0 and less than 2^64, got {seed}")
 
 
 def changed(config: Config, **settings: Any) -> Any:

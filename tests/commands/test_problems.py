@@ -150,7 +150,7 @@ def test_draw_writes_a_picture(run, tmp_path, suffix):
         (["sample", "--leaves", "0"], "got 0"),
         (["sample", "--modulus", "24"], "prime from 2 to 97, got 24"),
         (["sample", "--seed", "-1"], "got -1"),
-        (["sample", "--seed", str(2**64)], "up to but not 2^64"),
+        (["sample", "--seed", str(2**64)], "less than 2^64"),
         (["dataset", "--nodes", "129", "--output", "new/folder/data.npz"], "129 nodes need as many"),
         (["sample", "--family", "chain", "--depth-limit", "5"], "leave the depth limit out"),
         (["solve", "--oracle", ""], "the problem is empty"),

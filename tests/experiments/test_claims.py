@@ -94,7 +94,7 @@ def test_the_configuration_with_the_least_validation_loss_counts():
     found = decide("end-to-end-fails", results)
     assert found.outcome == "not measured yet"  # one seed, where the rule wants three
     assert found.missing == (f"{other}-seed1", f"{other}-seed2")
-    assert f"{other} has the least validation loss" in found.because
+    assert f"{other} has the lowest validation loss" in found.because
 
 
 def test_validation_losses_are_compared_only_where_they_are_of_the_same_targets():

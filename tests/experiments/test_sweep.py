@@ -183,6 +183,23 @@ def test_one_job_added_by_two_workers_is_done_once(storage, request):
     assert len(do(board)) == 1
 
 
+def test_a_worker_leaves_jobs_alone_that_it_does_not_know(storage, request):
+    Board.open(storage, request.node.name, JOBS)
+    (done,) = do(Board.open(storage, request.node.name, JOBS[1:2]))
+    assert done["key"] == JOBS[1].key
+    others = do(Board.open(storage, request.node.name, JOBS))
+    assert sorted(one["key"] for one in others) == sorted(job.key for job in JOBS if job != JOBS[1])
+
+
+def test_a_job_that_others_took_for_lost_can_still_be_given_back_or_up(storage, request):
+    board = Board.open(storage, request.node.name, JOBS[:1])
+    for let_go in (board.give_back, board.give_up):
+        trial, job = board.take()
+        assert board._release(trial.number, job.key)  # as another worker does with one that seems to be killed
+        let_go(trial, "slow")
+        assert board.standing() == {job.key: "waiting"}
+
+
 @pytest.mark.parametrize(
     "where", ["postgresql://loop:secret@127.0.0.1:1/none", "nonsense://x", "/dev/null/sweep.journal"]
 )

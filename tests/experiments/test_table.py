@@ -1,16 +1,18 @@
 """The table of experiments, and stored results."""
 
 import copy
+import hashlib
 import json
 from dataclasses import replace
 
 import pytest
 
 from latentloop.config import RunConfig
+from latentloop.config.positions import PositionsConfig
 from latentloop.errors import UserError
 from latentloop.experiments.store import FORMAT, SHIPPED, read_result, result_path, stored, stored_results, write_result
 from latentloop.experiments.table import EXPERIMENTS, POINTS, TIMED, Job, Point, experiment, pilot
-from latentloop.methods import METHODS
+from latentloop.methods import METHODS, MethodConfig
 from latentloop.presets import preset
 from latentloop.schema import changed
 
@@ -81,6 +83,27 @@ def test_the_key_is_that_of_everything_that_decides_a_result():
     other_steps = replace(TINY.point, overrides={"steps": 3})
     for different in (replace(TINY, seed=4), replace(TINY, point=other_steps)):
         assert different.key != TINY.key
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_no_two_runs_of_an_experiment_are_the_same(name):
+    keys = [job.key for job in EXPERIMENTS[name].jobs]
+    assert len(set(keys)) == len(keys)
+
+
+def test_a_single_point_can_be_run_with_three_seeds():
+    jobs = experiment("discrete-deberta").jobs
+    assert [job.name for job in jobs] == [f"discrete-deberta-seed{seed}" for seed in (0, 1, 2)]
+    assert jobs[0].key in {job.key for job in EXPERIMENTS["encodings"].jobs}
+
+
+def test_defaults_stay_as_they_are():
+    """Keys leave defaults out: where one changes, results of the old one would pass for those of the new one."""
+    kinds = [*MethodConfig.kinds.values(), *PositionsConfig.kinds.values()]
+    found = json.dumps([RunConfig().to_dict(), *(kind().to_dict() for kind in kinds)], sort_keys=True)
+    assert hashlib.sha256(found.encode()).hexdigest()[:16] == "1ea3e44a8ca26047", (
+        "a default changed, or a setting was added: if no stored result depends on it, write the new hash here"
+    )
 
 
 def test_unknown_experiments_name_the_nearest():

@@ -28,7 +28,10 @@ def test_every_preset_has_the_weights_that_torch_builds(name):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("encoding", POSITIONS)
 def test_every_method_and_encoding_has_the_weights_that_torch_builds(method, encoding):
-    for settings in ({"layers": 3, "mlp_depth": 2}, {"layers": 1, "first_heads": None, "first_mlp": True}):
+    for settings in (
+        {"layers": 3, "mlp_depth": 2},
+        {"layers": 1, "first_heads": None, "first_mlp": True, "lookup_noise": 0.0},
+    ):
         run = preset(f"tiny-{method}")
         if "lookup_weight" in run.method.to_dict():
             run = changed(run, lookup_weight=0.0, partial_weight=0.0)

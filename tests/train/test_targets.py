@@ -92,7 +92,7 @@ def test_where_only_values_are_read_their_loss_counts_right_hand_sides_alone():
 
 @pytest.mark.parametrize(("name", "pinned"), [("continuous", False), ("discrete", False), ("discrete", True)])
 def test_deeper_values_can_be_left_out_of_the_loss(name, pinned):
-    """The paper's formula: at iteration t, the right-hand sides of depth at most t have a value loss, and nothing else."""
+    """As in the paper's formula, right-hand sides deeper than t have no value loss at iteration t; all else has."""
     run = tiny(name, deeper="ignored", **{"pin_static": True} if pinned else {})
     problems = draw(run)
     batch, depths = iterated(run, problems), torch.from_numpy(solve(problems).depths)
@@ -100,11 +100,11 @@ def test_deeper_values_can_be_left_out_of_the_loss(name, pinned):
     deepest = int(depths.max())
     for t in range(1, deepest + 1):
         mask = batch.loss_mask[t - 1] if name == "continuous" else batch.loss_mask[0, t - 1 :: deepest]
-        expected = torch.zeros_like(mask)
+        expected = (layout.exists if pinned else layout.mask).clone()
         for row in range(len(problems)):
             for node in range(problems.sizes[row]):
-                if depths[row, node] <= t:
-                    expected[row, node if pinned else layout.rhs[row, node]] = True
+                if depths[row, node] > t:
+                    expected[row, node if pinned else layout.rhs[row, node]] = False
         assert torch.equal(mask, expected)
 
 

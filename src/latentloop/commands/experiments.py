@@ -82,12 +82,12 @@ def reproduce(
     workers: int | None = None,
     weights: bool = False,
 ) -> None:
-    """Run an experiment: what is missing is trained and measured, what was cut off goes on, what is stored is kept.
+    """Run an experiment: what is missing is trained and measured, what was cut off is resumed, what is stored is kept.
 
     Without a name, the experiments are listed, with what is stored of each.
 
     Args:
-        name: The experiment.
+        name: The experiment, or a single run of one, such as discrete-deberta, with three seeds.
         claim: Measure one claim of docs/results.md again, from the weights in weights/, and compare; nothing is stored.
         storage: What workers share; see `latentloop sweep`.
         folder: Where results are stored, in results/.
@@ -131,11 +131,11 @@ def reproduce(
 def _measure_claim(name: str, folder: Path) -> bool:
     """Measure again what a claim rests on, where weights are stored; return whether its verdict is the same."""
     from latentloop.experiments.claims import claim, decide
-    from latentloop.experiments.scores import load
+    from latentloop.experiments.scores import jobs_of, load
 
     before = load(folder, "laptop")
     verdict = decide(name, before)
-    jobs = [job for job in experiment(claim(name).experiment).jobs if job.name in before]
+    jobs = [job for job in jobs_of("laptop") if job.name in verdict.runs]
     with_weights = [job for job in jobs if (folder / "weights" / job.name).is_dir()]
     if verdict.outcome == "not measured yet" or not with_weights:
         raise UserError(
@@ -208,11 +208,11 @@ def _with_workers(command: Sequence[str], workers: int, board: "Board", jobs: Se
                             errors.print(f"{job_name}: {word}")
                 before = standing
                 time.sleep(REFRESH)
-    except KeyboardInterrupt as error:
+    except BaseException as error:
         for worker in started:
             if worker.poll() is None:
                 worker.send_signal(signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT)
-        errors.print("waiting for workers to save; the same command goes on with what they have")
+        errors.print("waiting for workers to save; the same command resumes what they have")
         for worker in started:
             worker.wait()
         raise

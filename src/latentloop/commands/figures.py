@@ -37,7 +37,7 @@ def figures(
         names: Figures to draw, or all. Default: list them.
         folder: Where results are stored, in results/.
         output: Folder for the figures.
-        scale: Whose runs to draw: those of a laptop, or of the paper's full size.
+        scale: Whose runs to draw: laptop, further (trained on up to 32 nodes), or paper (full size).
         formats: Kinds of files to write: bitmaps (png), vectors (pdf, svg).
         json: Print one JSON document on standard output, and nothing else there.
     """

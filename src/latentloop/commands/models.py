@@ -143,7 +143,7 @@ def evaluate(
 ) -> None:
     """Measure how far a model generalizes: % of the published test problems fully solved, size by size.
 
-    Every size is written when it is finished: after Ctrl-C, or a crash, the same command goes on with the others.
+    Every size is written when it is finished: after Ctrl-C, or a crash, the same command does the others.
 
     Args:
         model: Which model to ask, and where it runs.
@@ -155,6 +155,8 @@ def evaluate(
         iterations: Number of iterations for --halt fixed. Default: the model's own.
         cap: Stop a model that has not halted after this many iterations. Default: nodes + 2.
         family: Shape of the graphs, as for `latentloop sample`.
+        order: Order of the equations of one depth: drawn (as sampled), or topological (the authors', which the paper-*
+            presets are trained on).
         output: File for the results; .json and .csv are written. Default: in results/, named after model and settings.
         json: Print one JSON document on standard output, and nothing else there.
     """

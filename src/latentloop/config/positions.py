@@ -30,7 +30,7 @@ class RotaryConfig(PositionsConfig, name="rope"):
     """RoPE: queries and keys rotated by their position."""
 
     rope_base: float = 10_000.0
-    """Ratio of the slowest to the fastest rotation."""
+    """Base of the rotation rates: pair i of d / 2 turns by base^(-2i / d) radians per token."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,7 +47,7 @@ class DisentangledConfig(PositionsConfig, name="deberta"):
     """DeBERTa: products of queries and keys with distance embeddings."""
 
     window: int = 64
-    """Distances from here on, in tokens, share one embedding."""
+    """Number of distance embeddings: all distances of window - 1 tokens and more share the last one."""
     relative_width: int = 256
     """Size of the distance embeddings."""
 

@@ -33,6 +33,8 @@ class RunConfig(Config):
             raise UserError(
                 "lookup_weight reads at left-hand sides after the first layer, which is the last: raise layers"
             )
+        if self.model.lookup_noise and self.model.layers == 1 and self.method.pin_static:
+            raise UserError("lookup_noise disturbs the first layer, which reads at right-hand sides only: raise layers")
         if self.model.stray and not (self.method.pin_static and self.model.layers > 1):
             raise UserError("stray is for methods that read values only (stable, or pin_static), with layers 2 or more")
         if isinstance(self.model.positions, AbsoluteConfig):

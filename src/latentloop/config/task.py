@@ -66,7 +66,7 @@ class GraphConfig(Config):
     depth_limit: int | None = None
     """Largest depth, leaves counting 1; None: no limit."""
     family: FamilyName = "random"
-    """Shape of the graph: a row of ``latentloop.task.families.FAMILIES``."""
+    """Shape of the graph: a row of ``latentloop.families.FAMILIES``."""
     order: OrderName = "drawn"
     """Order of the equations of one depth: as sampled, or the authors' topological sort, which puts children of one last
     parent side by side."""

@@ -23,11 +23,11 @@ class Stage:
     nodes: int
     """Nodes of a graph, at most."""
     leaves: int | None
-    """Leaves of a graph, ..."""
+    """Number of leaves; None: the run's."""
     names: int | None
-    """... how many names occur, ..."""
+    """Number of names that occur; None: the run's."""
     fan_ins: tuple[int, ...] | None
-    """... and numbers of parents, each where it differs from the run's own."""
+    """Numbers of parents to choose from; None: the run's."""
 
     @classmethod
     def read(cls, text: str) -> "Stage":
@@ -58,7 +58,7 @@ class TrainConfig(Config):
     batch: int = 32
     """Problems per step, over all devices."""
     micro_batch: int = 8
-    """Sequences per forward pass: decides memory and speed, not the result (without dropout)."""
+    """Sequences per forward pass: decides memory and speed, not the result (without dropout, lookup_noise and stray)."""
     problems: int | None = None
     """Size of a fixed training set that is shuffled every epoch; None: fresh problems at every step."""
     lr: float = 1e-3
@@ -68,7 +68,7 @@ class TrainConfig(Config):
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Learning rate after the warm-up."""
     final_lr: float = 0.0
-    """Learning rate at the last step, as a share of the peak (linear and cosine schedules)."""
+    """Learning rate that is approached at the end, as a share of the peak (linear and cosine schedules)."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """AdamW, or Muon for the matrices of the layers and AdamW for everything else."""
     muon_lr: float | None = None
@@ -89,14 +89,14 @@ class TrainConfig(Config):
     """Simpler problems that come first, as NODES[,LEAVES][@NAMES][/FAN_INS]:SHARE: `16/12:0.2 16:0.4` is a fifth of the
     steps on graphs of 16 nodes with 1 or 2 parents, then two fifths on graphs of 16 nodes, and the rest on the run's own;
     `4,2@8/1:0.1` is a tenth on graphs of 4 nodes, 2 of them leaves, with copies only, named by the first 8 names."""
-    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
     """Floating-point precision, by Fabric's name."""
     compile: bool = False
     """Compile the block with torch.compile: pays in long runs."""
     log_every: int = 20
     """Steps between lines of the metrics file."""
     validate_every: int = 500
-    """Steps between validations; the best checkpoint is the one with the least validation loss."""
+    """Steps between validations; the best checkpoint is the one with the lowest validation loss."""
     validation_problems: int = 64
     """Problems per validation."""
     checkpoint_every: int = 500

@@ -6,7 +6,8 @@ scores come with a bound of their rounding errors in single precision, whatever 
 against the claim.
 
 What it covers: the attention of the first layer from every variable on a left-hand side, in every problem of up to N nodes
-(any graph, any order, operands repeated or not) and every state, right, wrong or empty. There are two cases. A definition
+(any graph, any order, operands repeated or not) and every state, each right-hand side a number, right or wrong, or empty. The
+model must carry values alone, and a state in which it wrote `N/A` for a value is outside. There are two cases. A definition
 that holds a number should be found: `known` is the least attention that it gets. A definition that is empty leaves nothing to
 find: `empty` is the least attention that tokens without a number get together. What it does not cover: what the following
 layers make of what was looked up.
@@ -136,14 +137,11 @@ def _bound_head(head: int, config: ModelConfig, vocabulary: Vocabulary, weights:
         }
         # A definition with a number must outweigh everything else. Where it is empty, what matters is that no number is found
         # elsewhere: what holds none, such as the tokens of its own equation, must outweigh constants and other definitions.
-        known = own_low[:, :-1].min(1)
+        known = own_low[:, :modulus].min(1)
         resting = [own_low[:, -1], *(asked.scores(special[kind])[0][:, 0] for kind in ("equals", "sep"))]
         empty = np.logaddexp.reduce([*resting, rivals["sink"]])
-        numbers = {kind: np.full(len(rows), -np.inf) for kind in rivals} | {
-            kind: rivals[kind] for kind in ("others", "constants")
-        }
-        high[:, :, -1] = -np.inf
-        numbers["others"] = high.max(2)
+        numbers = {kind: np.full(len(rows), -np.inf) for kind in rivals}
+        numbers |= {"constants": rivals["constants"], "others": high[:, :, :modulus].max(2)}
         cases = (known, rivals | {"own": own_high[:, -1]}), (empty, numbers | {"own": numbers["sep"]})
         for case, (right, weighed) in zip(CASES, cases, strict=True):
             found = {kind: _weights(scores, right) for kind, scores in weighed.items()}
@@ -155,8 +153,9 @@ def _bound_head(head: int, config: ModelConfig, vocabulary: Vocabulary, weights:
 
 
 def _weights(scores: Float[ndarray, "query *key"], right: Float[ndarray, "query"]) -> Float[ndarray, "query *key"]:
-    """Return what keys weigh where the right one weighs one, rounded up."""
-    return np.exp((scores.T - right).T) * (1 + 8 * ROUNDOFF)
+    """Return what keys weigh where the right one weighs one, rounded up, as are differences of scores."""
+    gaps = (scores.T - right).T
+    return np.exp(gaps) * (1 + (8 + 2 * np.where(np.isfinite(gaps), np.abs(gaps), 0)) * ROUNDOFF)
 
 
 @dataclass(frozen=True)

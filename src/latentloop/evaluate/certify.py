@@ -59,6 +59,8 @@ def check_probes(trained: LatentLoop, sizes: Sequence[int]) -> None:
     """Refuse a model that has no update to probe, and problems that cannot hold the probes."""
     if trained.method.carries != "state":
         raise UserError(f"only methods with a discrete state can be certified, and {trained.run.method.name} has none")
+    if trained.run.model.layers == 1 and trained.run.method.pin_static:
+        raise UserError("a single layer that reads at right-hand sides only has no look-up to certify: it needs two")
     if not sizes:
         raise UserError("a certificate needs a size of problems, such as 32, got none")
     for nodes in sizes:
@@ -143,8 +145,9 @@ def _with_operations(problems: Problems, where: ndarray, operations: tuple[str, 
 
 
 def worst_lookups(trained: LatentLoop) -> dict[str, Any] | None:
-    """Bound the attention of look-ups over every problem and every state; None where the first layer knows positions."""
-    if trained.run.model.positions.name not in PLACELESS:
+    """Bound the attention of look-ups over every problem and every state; None where the first layer knows positions or more
+    than values can change."""
+    if trained.run.model.positions.name not in PLACELESS or not trained.run.method.pin_static:
         return None
     weights = weights_of(trained.model)
     return worst_case(trained.run.model, trained.vocabulary, weights)

@@ -24,7 +24,7 @@ def attention_entropy(trained: LatentLoop, nodes: int, instances: int) -> dict[s
     model = trained.model
     problems = published_problems(trained.run.task, nodes, instances)
     sums: list[Tensor] = [torch.zeros(trained.run.model.heads_of(layer)) for layer in range(len(model.layers))]
-    queries = 0
+    queries = [0.0] * len(model.layers)
     for start in range(0, instances, ROWS):
         state, layout = encode_state(problems[start : start + ROWS], trained.vocabulary)
         state, layout = state.to(model.norm.weight.device), layout.to(model.norm.weight.device)
@@ -32,10 +32,10 @@ def attention_entropy(trained: LatentLoop, nodes: int, instances: int) -> dict[s
             update(model, state, layout)
         for layer in range(len(model.layers)):
             pattern = seen[0, layer, "pattern"]  # [batch, head, query, key]
-            entropy = torch.special.entr(pattern.double()).sum(-1)  # [batch, head, query]
-            mask = layout.mask if entropy.shape[-1] == layout.mask.shape[1] else layout.exists
-            sums[layer] += (entropy * mask[:, None]).sum((0, 2)).cpu() / float(mask.sum()) * len(layout)
-        queries += len(layout)
-    by_head = [[round(float(x), 5) for x in layer / queries] for layer in sums]
+            entropy = torch.special.entr(pattern.cpu().double()).sum(-1)  # [batch, head, query]
+            mask = (layout.mask if entropy.shape[-1] == layout.mask.shape[1] else layout.exists).cpu()
+            sums[layer] += (entropy * mask[:, None]).sum((0, 2))
+            queries[layer] += float(mask.sum())
+    by_head = [[round(float(x), 5) for x in sums[layer] / queries[layer]] for layer in range(len(sums))]
     everything = [entropy for heads in by_head for entropy in heads]
     return {"mean": sum(everything) / len(everything), "heads": by_head}

@@ -13,7 +13,7 @@ from latentloop.errors import UserError, nearest
 from latentloop.evaluate.metrics import BEYOND, Counts, count_rollouts
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.rollout import Advance, default_cap, ignore
-from latentloop.evaluate.trajectories import write_trajectories
+from latentloop.evaluate.trajectories import write_in_parts
 from latentloop.files import write_json, writing
 from latentloop.halting import CHOICES, RuleName
 from latentloop.methods import ChainOfThought
@@ -73,6 +73,8 @@ def effective_rule(
     if not trained.method.adaptive and halt not in (None, own):
         raise UserError(f"{trained.run.method.name} has one way to stop, {own!r}: leave the rule {halt!r} out")
     rule: Any = halt or own
+    if cap is not None and rule != "fixpoint":
+        raise UserError(f"a cap goes with the rule 'fixpoint', not with {rule!r}")
     if iterations is not None and rule != "fixed":
         raise UserError(f"a number of iterations goes with the rule 'fixed', not with {rule!r}")
     if rule == "fixed" and iterations is None and trained.run.method.iterations is None:
@@ -84,18 +86,13 @@ def _count_trajectories(trained: LatentLoop, problems: Problems, solution: Solut
     """Let a chain-of-thought model write, and read what it wrote."""
     assert isinstance(trained.run.method, ChainOfThought)
     counts = Counts()
-    order = np.argsort(problems.fan_in.sum(1) + problems.sizes, kind="stable")
-    rows = max(1, min(64, 2**21 // (problems.width * 24 * trained.run.model.width)))
-    for start in range(0, len(order), rows):
-        chosen = order[start : start + rows]
-        part = problems[chosen]
-        truth = Solution(values=solution.values[chosen, : part.width], depths=solution.depths[chosen, : part.width])
-        written, reference = write_trajectories(trained.model, part, truth, trained.run.method.trajectory)
+    for rows, written, reference in write_in_parts(trained.model, problems, solution, trained.run.method.trajectory):
         same = same_structure(written, reference, trained.vocabulary)
-        for row, size in enumerate(part.sizes):
+        for row, problem in enumerate(rows):
+            size = problems.sizes[problem]
             given = read_values(written[row], trained.vocabulary)
-            values, depths = truth.values[row, :size], truth.depths[row, :size]
-            found = np.array([given.get(int(name), EMPTY) for name in part.names[row, :size]])
+            values, depths = solution.values[problem, :size], solution.depths[problem, :size]
+            found = np.array([given.get(int(name), EMPTY) for name in problems.names[problem, :size]])
             right = found == values
             ended = bool((written[row] == trained.vocabulary.end).any())
             length = int((written[row] != trained.vocabulary.pad).sum())
@@ -107,6 +104,7 @@ def _count_trajectories(trained: LatentLoop, problems: Problems, solution: Solut
                     nodes_right=int(right.sum()),
                     iterations=length,
                     iterations_by_depth=length / int(depths.max()),
+                    caps=int(not ended),
                     structure_right=int(same[row]),
                     unsolved_structure_right=int(same[row] and not right.all()),
                 )
@@ -114,7 +112,7 @@ def _count_trajectories(trained: LatentLoop, problems: Problems, solution: Solut
             counts.by_depth.update(depths.tolist())
             counts.right_by_depth.update(depths[right].tolist())
             counts.halts["end" if ended else "cap"] += 1
-        advance(len(part))
+        advance(len(rows))
     return counts
 
 

@@ -48,7 +48,11 @@ class Counts:
     halts: Counter[str] = field(default_factory=Counter)
     """By reason to stop."""
     false_halts: int = 0
-    """A fixed point, but not the solution."""
+    """Under the fixed-point rule, whatever rule was chosen: a fixed point, but not the solution ..."""
+    cycles: int = 0
+    """... an earlier state came back ..."""
+    caps: int = 0
+    """... neither, up to the cap (of chains of thought: no end)."""
     solved_by_iteration: Counter[int] = field(default_factory=Counter)
     """Problems whose state after so many iterations is the solution."""
     wrong_values: int = 0
@@ -82,8 +86,8 @@ class Counts:
             "iterations": self.iterations / total,
             "iterations_by_depth": self.iterations_by_depth / total,
             "false_halts": self.false_halts / total,
-            "cycles": self.halts["cycle"] / total,
-            "caps": self.halts["cap"] / total,
+            "cycles": self.cycles / total,
+            "caps": self.caps / total,
         }
         figures |= {f"solved_{rule}": count / total for rule, count in sorted(self.solved_by_rule.items())}
         figures["correction_rate"] = self.corrected_values / self.wrong_values if self.wrong_values else None
@@ -114,7 +118,10 @@ def count_rollouts(
     limits = caps if furthest is None else furthest
     rollouts = trained.roll_out(problems, limits, leave=False, start=start, advance=advance)
     depths = solution.depths.max(1)
-    horizon = max(rollout.iterations for rollout in rollouts)
+    # Beyond its roll-out a problem's state is known only where it repeats: the curve by iterations ends where the first is not.
+    exact = trained.method.carries == "state"
+    unknown = [one.iterations for one in rollouts if one.cycle is None and not (exact and one.fixpoint is not None)]
+    horizon = min(unknown, default=max(rollout.iterations for rollout in rollouts))
     counts = Counts()
     for row, rollout in enumerate(rollouts):
         cap = int(caps[row])
@@ -142,6 +149,8 @@ def count_rollout(
     assert stopped is not None  # every rule that can be chosen has its number, or a cap
     reason, used = stopped
     right = rollout.at(used) == values  # [node]
+    alone = stopped if rule == "fixed" else halted(rollout, "fixpoint", limits)
+    assert alone is not None
     counts.add(
         Counts(
             problems=1,
@@ -150,7 +159,9 @@ def count_rollout(
             nodes_right=int(right.sum()),
             iterations=used,
             iterations_by_depth=used / depth,
-            false_halts=int(reason == "fixpoint" and not right.all()),
+            false_halts=int(alone[0] == "fixpoint" and not (rollout.at(alone[1]) == values).all()),
+            cycles=int(alone[0] == "cycle"),
+            caps=int(alone[0] == "cap"),
         )
     )
     counts.by_depth.update(depths.tolist())

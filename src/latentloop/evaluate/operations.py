@@ -21,7 +21,7 @@ def operations_per_problem(trained: LatentLoop, row: dict[str, Any]) -> dict[str
     """
     run = trained.run
     problems = published_problems(run.task, row["nodes"], SAMPLED)
-    lengths = torch.from_numpy(2.0 * (problems.fan_in.astype(float).sum(1) + problems.sizes))
+    lengths = torch.from_numpy(problems.lengths.astype(float))
     nodes = torch.full_like(lengths, row["nodes"])
     if isinstance(run.method, ChainOfThought):
         lengths = lengths + row["iterations"]

@@ -85,6 +85,7 @@ class Answer:
     def to_dict(self, *, trace: bool = False) -> dict[str, Any]:
         """Return plain values, with or without the trace."""
         plain = {"values": self.values, "iterations": self.iterations, "halt": self.halt, "correct": self.correct}
+        plain |= {} if self.tokens is None else {"tokens": self.tokens}
         return plain | ({"trace": self.trace} if trace else {})
 
 
@@ -154,7 +155,7 @@ class LatentLoop:
     ) -> "LatentLoop":
         """Load a shipped checkpoint by name, a checkpoint folder, the best of a run folder, or a repository of the hub.
 
-        All but the first two go to the hub.
+        Arguments after ``device`` are passed to the hub, and matter for its repositories only.
         """
         hub = {"revision": revision, "cache_dir": cache_dir, "token": token}
         folder = find_weights(str(name), **hub, force_download=force_download, local_files_only=local_files_only)
@@ -277,25 +278,24 @@ class LatentLoop:
         """Answer by chain of thought: the iterations are the tokens written."""
         assert isinstance(self.run.method, ChainOfThought)
         model = self.model
-        from latentloop.evaluate.trajectories import write_trajectories
+        from latentloop.evaluate.trajectories import write_in_parts
 
-        answers = []
-        written, _ = write_trajectories(model, problems, solution, self.run.method.trajectory)
-        for row, size in enumerate(problems.sizes):
-            given = read_values(written[row], self.vocabulary)
-            values = np.array([given.get(int(name), EMPTY) for name in problems.names[row, :size]], np.int8)
-            named = problems.by_variable(row, values)
-            answers.append(
-                Answer(
+        answers = {}
+        for rows, written, _ in write_in_parts(model, problems, solution, self.run.method.trajectory):
+            for row, tokens in zip(rows.tolist(), written, strict=True):
+                size = problems.sizes[row]
+                given = read_values(tokens, self.vocabulary)
+                values = np.array([given.get(int(name), EMPTY) for name in problems.names[row, :size]], np.int8)
+                named = problems.by_variable(row, values)
+                answers[row] = Answer(
                     values=named,
-                    iterations=int((written[row] != self.vocabulary.pad).sum()),
-                    halt="end" if (written[row] == self.vocabulary.end).any() else "cap",
+                    iterations=int((tokens != self.vocabulary.pad).sum()),
+                    halt="end" if (tokens == self.vocabulary.end).any() else "cap",
                     trace=[dict.fromkeys(named), named],
-                    tokens=spell(written[row], self.vocabulary),
+                    tokens=spell(tokens, self.vocabulary),
                     correct=bool((values == solution.values[row, :size]).all()),
                 )
-            )
-        return answers
+        return [answers[row] for row in range(len(problems))]
 
     def _answer(self, problems: Problems, row: int, rollout: Rollout, cap: int, truth: np.ndarray) -> Answer:
         fixed = self.run.method.iterations

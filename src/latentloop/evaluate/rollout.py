@@ -98,7 +98,7 @@ def states(model: Engine, problems: Problems, tokens: Tokens, halt: Watch | None
 
 def _groups(model: Engine, problems: Problems) -> Iterator[ndarray]:
     """Group problems of similar length, as many as attention has room for."""
-    lengths = 2 * (problems.fan_in.astype(np.int64).sum(1) + problems.sizes)
+    lengths = problems.lengths
     order = np.argsort(lengths, kind="stable")
     if isinstance(model, Reference):  # one after the other
         yield from order[::-1, None]

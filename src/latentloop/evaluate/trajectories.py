@@ -1,5 +1,7 @@
 """Let a chain-of-thought model write."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from jaxtyping import Int
@@ -13,6 +15,19 @@ from latentloop.tokens.trajectory import Format, encode_trajectories
 
 SPARE = 16
 """Tokens a model may write beyond the length of the true trajectory."""
+
+
+def write_in_parts(
+    model: Transformer, problems: Problems, solution: Solution, trajectory: Format
+) -> Iterator[tuple[Int[ndarray, "part"], Int[ndarray, "part pos"], Int[ndarray, "part pos"]]]:
+    """Write on problems of similar length at a time, as many as there is room for; yield their rows with each result."""
+    order = np.argsort(problems.lengths, kind="stable")
+    room = max(1, min(64, 2**21 // (problems.width * 24 * model.config.width)))
+    for start in range(0, len(order), room):
+        rows = order[start : start + room]
+        part = problems[rows]
+        truth = Solution(values=solution.values[rows, : part.width], depths=solution.depths[rows, : part.width])
+        yield rows, *write_trajectories(model, part, truth, trajectory)
 
 
 def write_trajectories(

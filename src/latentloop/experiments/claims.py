@@ -48,6 +48,8 @@ class Verdict:
     because: str
     missing: tuple[str, ...] = ()
     """Runs without which it cannot be decided."""
+    runs: tuple[str, ...] = ()
+    """Runs that it was decided by."""
 
 
 def text() -> str:
@@ -71,14 +73,15 @@ def claim(name: str) -> Claim:
 def decide(name: str, results: Mapping[str, Result]) -> Verdict:
     """Decide a claim, by name, from results at a laptop's scale."""
     asked = claim(name)
+    evidence = Evidence(results, EXPERIMENTS[asked.experiment])
     try:
-        found = RULES[name](Evidence(results, EXPERIMENTS[asked.experiment]))
+        found = RULES[name](evidence)
     except MissingError as error:
         why = f"{error.why}: " if error.why else ""
         because = f"{why}{listed(error.runs)} {'is' if len(error.runs) == 1 else 'are'} missing"
         return Verdict(claim=asked, outcome="not measured yet", because=because, missing=error.runs)
     outcome: Outcome = "reproduced" if found.met else "not reproduced" if found.opposite else "differs"
-    return Verdict(claim=asked, outcome=outcome, because=found.because)
+    return Verdict(claim=asked, outcome=outcome, because=found.because, runs=tuple(sorted(evidence.used)))
 
 
 def decide_all(results: Mapping[str, Result]) -> list[Verdict]:

@@ -31,6 +31,8 @@ class Evidence:
     def __init__(self, results: Mapping[str, Result], experiment: Experiment) -> None:
         self.results = results
         self.listed = {point.name: point for point in experiment.points}
+        self.used: set[str] = set()
+        """Names of the runs that were handed out."""
 
     def points(self, *names: str) -> list[Scores]:
         """Return points of the claim's own experiment, with the seeds that it lists."""
@@ -38,10 +40,11 @@ class Evidence:
         missing = [job for jobs in wanted.values() for job in jobs if job not in self.results]
         if missing:
             raise MissingError(missing)
+        self.used.update(job for jobs in wanted.values() for job in jobs)
         return [Scores(results=tuple(self.results[job] for job in jobs)) for jobs in wanted.values()]
 
     def best(self, *methods: str, seeds: int = 1, layers: int | None = None) -> list[Scores]:
-        """Return each method's configuration with the least validation loss, all experiments taken together.
+        """Return each method's configuration with the lowest validation loss, all experiments taken together.
 
         Losses are compared where they are of the same targets: not between formats of a chain of thought, or with
         auxiliary losses and without.
@@ -64,6 +67,8 @@ class Evidence:
         if missing:
             raise MissingError(
                 missing,
-                f"{best.name} has the least validation loss of {method}, and {len(best.results)} of {len(wanted)} seeds",
+                f"{best.name} has the lowest validation loss of {method}, and {len(best.results)} of {len(wanted)} seeds "
+                f"(`latentloop reproduce {best.name}` trains the others)",
             )
+        self.used.update(f"{best.name}-seed{result['seed']}" for result in best.results)
         return best

@@ -27,9 +27,13 @@ def percent(share: float) -> str:
 
 
 def said(scores: Scores, sizes: Sequence[int]) -> str:
-    """Write an average with its interval; of one size it is the share solved."""
+    """Write an average, the median of the seeds, with its spread and the interval of all problems together."""
     low, high = scores.interval(sizes)
-    return f"{scores.name} {percent(scores.average(sizes))} ({100 * low:.1f} .. {100 * high:.1f})"
+    interval = f"{100 * low:.1f} .. {100 * high:.1f}"
+    seeds = scores.averages(sizes)
+    if len(seeds) > 1:
+        interval = f"seeds {100 * min(seeds):.1f} .. {100 * max(seeds):.1f}, interval {interval}"
+    return f"{scores.name} {percent(scores.average(sizes))} ({interval})"
 
 
 def _above(one: Scores, other: Scores, sizes: Sequence[int]) -> bool:
@@ -143,7 +147,9 @@ def _correction_needs_layers(evidence: Evidence) -> Decision:
 
 def _encoded(evidence: Evidence, method: str) -> dict[str, Scores]:
     """Return a method's points with the paper's encodings."""
-    names = [name for name in evidence.listed if name == method or name.startswith(f"{method}-")]
+    listed = {name: point.run.model.positions.name for name, point in evidence.listed.items()}
+    own = [name for name in listed if name == method or name.startswith(f"{method}-")]
+    names = [name for name in own if listed[name] in PAPER_ENCODINGS]
     found = {scores.labels["encoding"]: scores for scores in evidence.points(*names)}
     return {name: found[name] for name in PAPER_ENCODINGS}
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from latentloop.evaluate.metrics import wilson
 from latentloop.experiments.store import Result, stored_results
-from latentloop.experiments.table import POINTS, Job, Scale
+from latentloop.experiments.table import POINTS, THREE, Job, Scale
 
 CONFIGURATIONS = ("ladder", "encodings", "curricula")
-"""Experiments whose points are the configurations of a method, of which the one with the least validation loss counts."""
+"""Experiments whose points are the configurations of a method, of which the one with the lowest validation loss counts."""
 OTHER_VALIDATION = {"skew", "true_states"}
 """Settings that change what is validated on, though not what is tested on."""
 
@@ -102,13 +102,14 @@ def comparable(one: Scores, other: Scores) -> bool:
 
 
 def least_loss(candidates: Iterable[Scores]) -> Scores:
-    """Return the point with the least validation loss; of equal ones the first."""
+    """Return the point with the lowest validation loss; of equal ones the first."""
     return min(candidates, key=lambda scores: scores.validation_loss)
 
 
 def jobs_of(scale: Scale) -> list[Job]:
-    """Return all runs of a scale, whatever experiments they are in."""
-    return [job for point in POINTS.values() if point.scale == scale for job in point.jobs]
+    """Return all runs of a scale, whatever experiments they are in; any point may have three seeds."""
+    points = [point for point in POINTS.values() if point.scale == scale]
+    return [Job(point=point, seed=seed) for point in points for seed in sorted({*point.seeds, *THREE})]
 
 
 def load(folder: Path, scale: Scale = "laptop") -> dict[str, Result]:

@@ -10,8 +10,9 @@ from latentloop.experiments.table import Job
 from latentloop.files import read_json, write_json
 
 FORMAT = "latentloop experiment 1"
-SHIPPED = Path(latentloop.__file__).parents[2] / "experiments"
-"""Results and weights that come with a source checkout: ``results/NAME.json`` and ``weights/NAME/``."""
+CHECKOUT = Path(latentloop.__file__).parents[2]
+SHIPPED = CHECKOUT / "experiments" if (CHECKOUT / "experiments" / "results").is_dir() else Path("experiments")
+"""Results and weights, ``results/NAME.json`` and ``weights/NAME/``: those of a source checkout, else of the working folder."""
 Result = dict[str, Any]
 KINDS: dict[str, type | tuple[type, ...]] = {
     "point": str, "seed": int, "key": str, "labels": dict, "training": dict, "rows": list, "curves": dict,

@@ -1,7 +1,7 @@
-"""Many workers, one list of jobs: whoever shares the storage shares the work, and no job is done twice.
+"""Many workers, one list of jobs: workers that share a storage share one queue of jobs, and no job is done twice.
 
 The storage is one of Optuna's: a journal file, or the URL of a database. A job is a trial. A worker takes a waiting trial,
-which the storage gives to one worker only, and while it works it counts up a beat. A trial whose beat stands still
+which the storage gives to one worker only, and counts up a beat while it works. A trial whose beat stands still
 is one of a worker that was killed: it is marked as failed, and the job waits again, to be resumed from its run folder if
 that can be reached. Results are kept in the storage too, so that machines need to share nothing else.
 """
@@ -125,20 +125,18 @@ class Board:
         }
 
     def take(self) -> tuple[optuna.Trial, Job] | None:
-        """Take a job that waits, or None if nothing waits now."""
-        while True:
-            if not any(trial.state == TrialState.WAITING for trials in self._trials().values() for trial in trials):
-                return None
-            trial = self.study.ask()
-            key = trial.user_attrs.get("key")
-            if key is None or key not in self.jobs:  # somebody else was quicker, and the storage made up a new trial
-                self.study.tell(trial, state=TrialState.FAIL)
+        """Take a job of this board that waits, or None if there is none now; jobs that are not on it stay as they are."""
+        storage = self.study._storage
+        for key, trials in self._trials().items():
+            first = trials[0]  # two workers may have added one job: its first trial counts
+            if key not in self.jobs or first.state != TrialState.WAITING:
                 continue
-            owner = self._trials()[key][0].number
-            if owner != trial.number:  # two workers had added one job: the first trial of it counts
-                self.study.tell(trial, state=TrialState.FAIL)
-                continue
-            return trial, self.jobs[key]
+            with suppress(UpdateFinishedTrialError):
+                if storage.set_trial_state_values(
+                    first._trial_id, state=TrialState.RUNNING
+                ):  # else another was quicker
+                    return optuna.Trial(self.study, first._trial_id), self.jobs[key]
+        return None
 
     def finish(self, trial: optuna.Trial, result: Result) -> None:
         """Keep a result, and mark its job as done."""
@@ -147,13 +145,15 @@ class Board:
 
     def give_back(self, trial: optuna.Trial, reason: str) -> None:
         """Let a job wait again that was not finished."""
-        trial.set_user_attr("reason", reason)
+        with suppress(UpdateFinishedTrialError):  # taken for a killed worker's, it waits already
+            trial.set_user_attr("reason", reason)
         self._release(trial.number, trial.user_attrs["key"])
 
     def give_up(self, trial: optuna.Trial, reason: str) -> None:
         """Mark a job as one that cannot be done; whoever opens the board anew may try again."""
-        trial.set_user_attr("reason", reason)
-        self.study.tell(trial, state=TrialState.FAIL)
+        with suppress(UpdateFinishedTrialError):
+            trial.set_user_attr("reason", reason)
+            self.study.tell(trial, state=TrialState.FAIL)
 
     def free_killed(self) -> list[str]:
         """Let the jobs of killed workers wait again; return their names."""
@@ -214,10 +214,14 @@ def beating(trial: optuna.Trial, tell: Callable[[], dict[str, Any]]) -> Iterator
 
     def beat() -> None:
         count = 0
-        with suppress(UpdateFinishedTrialError):  # the worker was taken for a killed one: its result still counts
-            while not stop.wait(BEAT_SECONDS if count else 0):
+        while not stop.wait(BEAT_SECONDS if count else 0):
+            count += 1
+            try:
                 trial.set_user_attr("beat", {"count": count, **place, **tell()})
-                count += 1
+            except UpdateFinishedTrialError:  # the worker was taken for a killed one: its result still counts
+                return
+            except Exception as error:  # a storage that cannot be reached now may be reached at the next beat
+                logging.getLogger(__name__).warning("no beat: %s", error)
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()

@@ -210,18 +210,30 @@ def _chain(trajectory: str, *, fixed: bool) -> Point:
 
 
 def _paper() -> Iterator[Point]:
-    """Yield the authors' grid: encodings and layers for every method, and their best models."""
+    """Yield the authors' grid around their best models: encodings and layers for every method, iterations, widths, formats."""
+    best = ("feedforward", "recurrent", "cot", "cot-nope", "cot-variable", "continuous", "discrete", "corrected")
+    seen = [preset(f"paper-{name}") for name in best]
+    for name in best:
+        yield Point(name=f"paper-{name}", preset=f"paper-{name}", seeds=THREE, scale="paper")
     for method in RUNGS[:-1]:
-        own = preset(f"paper-{method}").model
+        source = preset(f"paper-{method}")
+        grid: dict[str, dict[str, Any]] = {}
         for encoding, layers in GRID:
             kind = replace(ENCODINGS[encoding], relative_width=256) if encoding == "deberta" else ENCODINGS[encoding]  # pyrefly: ignore
-            if (kind, layers) != (own.positions, own.layers):
-                yield Point(
-                    name=f"paper-{method}-{encoding}-L{layers}", preset=f"paper-{method}", scale="paper",
-                    overrides={"positions": kind, "layers": layers},
-                )  # fmt: skip
-    for name in ("feedforward", "recurrent", "cot", "cot-nope", "cot-variable", "continuous", "discrete", "corrected"):
-        yield Point(name=f"paper-{name}", preset=f"paper-{name}", seeds=THREE, scale="paper")
+            grid[f"{encoding}-L{layers}"] = {"positions": kind, "layers": layers}
+        grid |= {f"D{width}": {"width": width} for width in (128, 256, 384)}
+        if method in ("recurrent", "cot"):
+            grid |= {f"T{iterations}": {"iterations": iterations} for iterations in (1, 2, 4, 8)}
+        if method == "cot":
+            formats = ("value", "equation-value", "equation-operands-value")
+            sizes = {"fixed": None, "variable": preset("paper-cot-variable").graph.min_nodes}
+            grid |= {
+                f"{f}-{name}": {"trajectory": f, "min_nodes": least} for f in formats for name, least in sizes.items()
+            }
+        for name, overrides in grid.items():
+            if changed(source, **overrides) not in seen:
+                seen.append(changed(source, **overrides))
+                yield Point(name=f"paper-{method}-{name}", preset=f"paper-{method}", scale="paper", overrides=overrides)
 
 
 def _further(method: str) -> Point:
@@ -382,6 +394,10 @@ EXPERIMENTS: dict[str, Experiment] = {
             "bars-latent",
             "lines-by-encoding",
             "best-per-encoding",
+            *(f"encodings-{name}" for name in ("feedforward", "recurrent", "cot", "latent")),
+            *(f"architectures-{name}" for name in ("end-to-end", "cot", "latent")),
+            "entropy",
+            "structure",
         ),
     ),
 }
@@ -398,7 +414,11 @@ for _experiment in EXPERIMENTS.values():
 
 
 def experiment(name: str) -> Experiment:
-    """Return an experiment by name."""
+    """Return an experiment by name, or the one of a single point with three seeds."""
+    if name in POINTS and name not in EXPERIMENTS:
+        return Experiment(
+            question=f"How does {name} do, with three seeds?", points=(replace(POINTS[name], seeds=THREE),)
+        )
     if name not in EXPERIMENTS:
         raise UserError(f"unknown experiment {name!r}: {nearest(name, EXPERIMENTS)}")
     return EXPERIMENTS[name]

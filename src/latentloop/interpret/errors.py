@@ -132,7 +132,7 @@ class _Tally:
                 before = _node_values(state, layout, problems.modulus)
                 after = _node_values(following, layout, problems.modulus)
                 right[rows] = after == true_update(problems[rows], before)
-                going = following.differs(state)
+                going = following.differs(state, layout)
                 state, layout, rows = following[going], layout[going], rows[going.cpu().numpy()]
             late = solution.depths < iteration
             for row, chosen in enumerate((~late & problems.exists, late & problems.exists)):

@@ -195,7 +195,7 @@ def _solved(subject: Subject, problems: Problems, part: Float[Tensor, "x y z uni
                 stack.enter_context(patch(model, "resid_post", lambda x, less=less: x - less, layer=last))
             following, _ = update(model, state, layout[rows])
         reached[rows] = following.value
-        going = following.differs(state)
+        going = following.differs(state, layout[rows])
         if not going.any():
             break
         rows, state = rows[going], following[going]  # a state that repeats stays as it is

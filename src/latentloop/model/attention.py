@@ -12,9 +12,8 @@ from latentloop.config import ModelConfig
 from latentloop.model.positions import Positions
 from latentloop.model.tap import Tap
 
-torch.set_flush_denormal(
-    True
-)  # sharp attention leaves weights of 1e-40, with which products take several times as long
+# Sharp attention leaves weights of 1e-40, with which products take several times as long.
+torch.set_flush_denormal(True)
 
 BLOCK = 128
 """Queries whose scores are held at once: they need only the keys up to the last of them."""
@@ -271,7 +270,7 @@ class Attention(nn.Module):
         return self.out(z.transpose(1, 2).flatten(-2))
 
     def _noise(self, queries: Float[Tensor, "batch head query dim"]) -> Float[Tensor, "query query"] | None:
-        """Return what disturbs the scores of consecutive queries in training, the same in all rows of a batch."""
+        """Return what disturbs the scores of consecutive queries in training, the same in all rows of a micro-batch."""
         if self.noise is None or not self.training:
             return None
         return self.noise * torch.randn(

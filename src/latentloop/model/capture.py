@@ -4,7 +4,9 @@
         trained.solve("20 = x7 ; x7 = x8")
     seen[0, 1, "pattern"]  # first iteration, second layer: [batch, head, query, key]
 
-Names are TransformerLens': see ``latentloop.model.tap.NAMES``. Nothing is left behind, whatever happens inside.
+Names are TransformerLens': see ``latentloop.model.tap.NAMES``. Nothing is left behind, whatever happens inside. Two axes depend
+on the model: in a layer with a window, keys are counted back from the query (the last axis is the distance); in the last layer
+of a model that reads values alone (``pin_static``), queries are right-hand sides, one for each node.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -117,16 +119,16 @@ class _Patch:
                 new = new.narrow(axis, start, value.shape[axis])
             if name in ("scores", "pattern"):  # and of the keys it sees
                 new = new[..., : value.shape[-1]]
-        elsewhere = torch.ones_like(value, dtype=torch.bool)
+        here = torch.ones_like(value, dtype=torch.bool)
         rows = torch.arange(start, start + value.shape[axis], device=value.device)
         if self.positions is not None:
             chosen = torch.isin(rows, torch.tensor(list(self.positions), device=value.device))
-            elsewhere = elsewhere & chosen.view(-1, *[1] * (value.ndim - axis - 1))
+            here = here & chosen.view(-1, *[1] * (value.ndim - axis - 1))
         if self.heads is not None:
             heads = torch.arange(value.shape[1], device=value.device)
             wanted = torch.isin(heads, torch.tensor(list(self.heads), device=value.device))
-            elsewhere = elsewhere & wanted.view(-1, *[1] * (value.ndim - 2))
-        return torch.where(elsewhere, new.expand_as(value), value)
+            here = here & wanted.view(-1, *[1] * (value.ndim - 2))
+        return torch.where(here, new.expand_as(value), value)
 
 
 @contextmanager

@@ -33,16 +33,16 @@ class Lookups:
         """Return mixed values, from what changed since the last call."""
         length = tokens.shape[1]
         if self.tokens is None:
-            self.top, self.weight = (queries.new_zeros(*queries.shape[:2], dtype=torch.float64) for _ in range(2))
+            sums = queries.new_zeros(*queries.shape[:2], dtype=torch.float64)
+            self.top, self.weight, self.peak = sums, sums.clone(), sums.clone()
             self.mixed = torch.zeros_like(values, dtype=torch.float64)
             anew = torch.arange(length, device=tokens.device)
         else:
             changed = (tokens != self.tokens).any(0).nonzero()[:, 0]
-            before = self.weight.clone()
             for part in _blocks(changed):
                 self._replace(part, queries, keys, values)
             # Taking out most of a sum leaves its rounding errors; and a query that changed has other scores altogether.
-            lost = (self.weight < 0.5 * before).any(0)
+            lost = (self.weight < 0.5 * self.peak).any(0)
             lost[changed] = True
             anew = lost.nonzero()[:, 0]
         for part in _blocks(anew):
@@ -59,6 +59,7 @@ class Lookups:
         weights = (scores - top).exp_()
         self.top[:, rows] = top[..., 0].double()
         self.weight[:, rows] = weights.sum(-1, dtype=torch.float64) + (-top[..., 0].double()).exp()
+        self.peak[:, rows] = self.weight[:, rows]
         self.mixed[:, rows] = (weights @ values[:, :reach]).double()
 
     def _replace(self, changed: Int[Tensor, "changed"], queries: Tensor, keys: Tensor, values: Tensor) -> None:
@@ -77,6 +78,7 @@ class Lookups:
         self.weight[:, first:] = self.weight[:, first:] * factor + (
             new.sum(-1, dtype=torch.float64) - old.sum(-1, dtype=torch.float64)
         )
+        self.peak[:, first:] = torch.maximum(self.peak[:, first:] * factor, self.weight[:, first:])
         added = (new @ values[:, changed]).double() - (old @ self.values[:, changed]).double()
         self.mixed[:, first:] = self.mixed[:, first:] * factor[..., None] + added
 

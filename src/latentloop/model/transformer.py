@@ -135,8 +135,11 @@ class Transformer(nn.Module):
     def keeps_lookups(self, layout: Layout) -> bool:
         """Return whether the sums of the first layer are worth keeping between iterations: for one large problem."""
         plain = self.positions.self_sink and self.method.row.carries == "state"
+        everywhere = len(self.layers) > 1 or not self.method.pin_static  # all positions are queries
         large = len(layout) == 1 and layout.mask.shape[1] >= LEAST_LENGTH
-        return plain and large and not (torch.is_grad_enabled() or self.training or self.taps.listeners)
+        exact = layout.mask.device.type != "mps"  # which has no double precision
+        watched = torch.is_grad_enabled() or self.training or bool(self.taps.listeners)
+        return plain and everywhere and large and exact and not watched
 
     def forward(self, state: State, layout: Layout, lookups: Lookups | None = None) -> Output:
         """Apply the block once to a state; ``lookups`` are the first layer's sums from earlier iterations."""
@@ -207,7 +210,7 @@ class Transformer(nn.Module):
         before: Float[Tensor, "batch pos width"],
         rhs: Int[Tensor, "batch node"],
     ) -> Float[Tensor, "batch pos width"]:
-        """Give some right-hand sides what a random token of the problem has looked up, in place of their own."""
+        """Give some right-hand sides what a token at a random position has looked up, in place of their own."""
         found = x - before  # what the first layer has added
         others = take(found, torch.randint(x.shape[1], rhs.shape, device=x.device))
         # [batch, node]; where there is no node, 0 stands for its position

@@ -21,8 +21,8 @@ Operations: {operations}; modulus {modulus}; names x0 .. x{last}.
 
     {command}
 
-From scratch, seed {seed}, {steps:,} steps in {minutes:.1f} minutes on a machine with {cores} cores ({processor}), on graphs of at most
-{nodes} nodes and depth {depth}. `config.json` has every setting.
+From scratch, seed {seed}, {steps:,} steps in {minutes:.1f} minutes on a machine with {cores} cores ({processor}), on
+graphs of at most {nodes} nodes and depth {depth}. `config.json` has every setting.
 SHA-256 of the weights: `{sha256}`.
 
 """
@@ -42,8 +42,8 @@ LIMITS = """
 
 It knows {names} names, at most three operands per equation, and this modulus only. Scores are measured, not proven. The
 certificate puts each entry of the arithmetic through the model once, in one random context: it shows no entry to be right in
-every context. The smallest look-up margins in the table are sampled from a few problems of each size and are no bounds; the worst case
-below it is one, for look-ups alone.
+every context. The smallest look-up margins in the table are sampled from a few problems of each size and are no bounds; the
+worst case below it is one, for look-ups alone.
 
 `evaluation.json`, `certificate.json` and `stress.json` beside this card hold all figures with command, commit and machine.
 """

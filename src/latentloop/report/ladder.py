@@ -28,7 +28,9 @@ TRAINED_ON: dict[str, str] = {
     "paper": "Trained on up to 32 nodes, tested up to 128, as in the paper.",
 }
 """What a caption says about a scale."""
-LINES = "Lines are medians of the seeds; bands go from the lowest to the highest seed, or are 95 % Wilson intervals of one seed."
+LINES = (
+    "Lines are medians of the seeds; bands go from the lowest to the highest, or are 95 % Wilson intervals of one seed."
+)
 BARS = "Whiskers go from the lowest to the highest seed, or are the 95 % Wilson interval of one seed."
 BEST = "Of a method's configurations the one with the lowest validation loss is drawn."
 

@@ -49,7 +49,7 @@ FAILURES: dict[str, tuple[str, Any]] = {
 
 
 def best_of_each(groups: Groups) -> dict[str, Scores]:
-    """Return every method's point with the least validation loss."""
+    """Return every method's point with the lowest validation loss."""
     found = {method: best(groups, method) for method in METHOD_LOOKS}
     return {method: scores for method, scores in found.items() if scores}
 

@@ -59,7 +59,7 @@ def own(groups: Groups, method: str) -> Scores | None:
 
 
 def best(groups: Groups, method: str, keep: Callable[[Scores], bool] = lambda scores: True) -> Scores | None:
-    """Return a method's point with the least validation loss, of those that it can be compared by."""
+    """Return a method's point with the lowest validation loss, of those that it can be compared by."""
     first = own(groups, method)
     found = [s for s in of_methods(groups, [method]) if first and comparable(s, first) and keep(s)]
     return least_loss(found) if found else None

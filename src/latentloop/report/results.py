@@ -60,7 +60,7 @@ def claims(results: Mapping[str, Result], drawn: Drawn) -> str:
             f"{claim.sentence} ({claim.where})\n\n"
             f"- **{verdict.outcome}**, because {verdict.because}.\n"
             f"- Reproduced if {claim.reproduced}.\n"
-            f"- Not reproduced if {claim.not_reproduced}. Otherwise the verdict is \"differs\".\n"
+            f'- Not reproduced if {claim.not_reproduced}. Otherwise the verdict is "differs".\n'
             f"- `{claim.command}`{f'; figures: {shown}' if shown else ''}"
         )
     return "\n\n".join(parts)

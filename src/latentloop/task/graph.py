@@ -58,6 +58,11 @@ class Problems:
         return (self.parents != ABSENT).sum(-1, dtype=np.int8)
 
     @property
+    def lengths(self) -> ndarray:
+        """Number of tokens [batch]: of an equation twice its operands, `=` and the right-hand side, and `;` between two."""
+        return (2 * (np.maximum(self.fan_in, 1) + 1) * self.exists).sum(1, dtype=np.int64) - 1
+
+    @property
     def nbytes(self) -> int:
         """Memory the arrays take."""
         return sum(value.nbytes for value in vars(self).values() if isinstance(value, ndarray))

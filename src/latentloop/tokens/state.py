@@ -28,14 +28,15 @@ class State(Factors):
         kept = {name: numbers[rows] for name, numbers in self.factors().items()}
         return State(**kept, hidden=hidden, iteration=self.iteration)
 
-    def differs(self, other: "State") -> Bool[Tensor, "batch"]:
-        """Return which rows have another token than in another state of the same problems."""
+    def differs(self, other: "State", layout: "Layout") -> Bool[Tensor, "batch"]:
+        """Return which rows have another token than in another state of the same problems; padding does not count."""
         pairs = zip(self.factors().values(), other.factors().values(), strict=True)
-        return torch.stack([(mine != theirs).any(1) for mine, theirs in pairs]).any(0)
+        return torch.stack([((mine != theirs) & layout.mask).any(1) for mine, theirs in pairs]).any(0)
 
     def to(self, device: torch.device | str) -> "State":
         """Move to a device."""
-        return State(**{name: numbers.to(device) for name, numbers in self.factors().items()})
+        moved: dict[str, Any] = {name: numbers.to(device) for name, numbers in self.factors().items()}
+        return replace(self, **moved, hidden=None if self.hidden is None else self.hidden.to(device))
 
     def numbers(self) -> Int[np.ndarray, "factor batch pos"]:
         """Return all factors as one array."""

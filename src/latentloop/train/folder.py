@@ -77,9 +77,8 @@ def _find_best(folder: Path, steps: list[Path], run: RunConfig, say: Say) -> Non
     if least is None:
         return
     for step in steps:
-        validated = _number(step) % run.train.validate_every == 0 or _number(step) == run.train.steps
-        if validated and _whole(step) and (read_metrics(step).get("validation") or {}).get("loss") == least:
-            say(f"{folder / 'best'} names no checkpoint: {step.name} has the least validation loss")
+        if _whole(step) and (read_metrics(step).get("validation") or {}).get("loss") == least:
+            say(f"{folder / 'best'} names no checkpoint: {step.name} has the lowest validation loss")
             _point(folder / "best", step.name)
             return
     say(f"the best checkpoint of {folder} is missing: the next one validated takes its place")

@@ -31,16 +31,16 @@ class MuonAdamW(torch.optim.AdamW):
                 matrices.append((group, parameter, parameter.grad))
                 parameter.grad = None  # so that AdamW passes over it
         super().step()
-        by_shape: dict[torch.Size, list[Any]] = {}
+        alike: dict[Any, list[Any]] = {}
         for group, parameter, gradient in matrices:
             if gradient is not None:
-                by_shape.setdefault(parameter.shape, []).append((group, parameter, gradient))
-        for same in by_shape.values():
-            for (group, parameter, _), direction in zip(same, self._directions(same), strict=True):
+                alike.setdefault((group["parts"], parameter.shape), []).append((group, parameter, gradient))
+        for (parts, _), same in alike.items():
+            for (group, parameter, _), direction in zip(same, self._directions(same, parts), strict=True):
                 parameter.mul_(1 - group["lr"] * group["weight_decay"]).add_(direction, alpha=-group["lr"])
 
-    def _directions(self, same: list[Any]) -> Tensor:
-        """Return where to move matrices of one shape [matrix, row, column]."""
+    def _directions(self, same: list[Any], parts: int) -> Tensor:
+        """Return where to move matrices of one shape [matrix, row, column], each made of so many, one below the other."""
         gradients = torch.stack([gradient for _, _, gradient in same])
         for (_, parameter, _), gradient in zip(same, gradients, strict=True):
             state = self.state[parameter]
@@ -49,12 +49,9 @@ class MuonAdamW(torch.optim.AdamW):
             state["momentum"].lerp_(gradient, 1 - self.MOMENTUM)
         momentum = torch.stack([self.state[parameter]["momentum"] for _, parameter, _ in same])
         update = gradients.lerp(momentum, self.MOMENTUM)  # Nesterov's
-        rows, columns = update.shape[1:]
-        fused = rows == 3 * columns  # queries, keys and values: three matrices in one
-        if fused:
-            update = update.unflatten(1, (3, columns)).flatten(0, 1)
+        update = update.unflatten(1, (parts, -1)).flatten(0, 1)
         update = orthogonalized(update, self.ROUNDS, self.COEFFICIENTS)
-        return update.unflatten(0, (-1, 3)).flatten(1, 2) if fused else update
+        return update.unflatten(0, (-1, parts)).flatten(1, 2)
 
 
 def orthogonalized(
@@ -74,10 +71,13 @@ def orthogonalized(
 
 def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
     """Return the optimizer of a run, with groups of parameters that decay and that do not."""
-    muon, decaying, others = [], [], []
+    muon: dict[int, list[nn.Parameter]] = {1: [], 3: []}
+    decaying, others = [], []
     for name, parameter in model.named_parameters():
         if train.optimizer == "muon" and uses_muon(name, parameter.ndim):
-            muon.append(parameter)
+            muon[3 if name.endswith("attention.project.weight") else 1].append(
+                parameter
+            )  # queries, keys and values in one
         elif parameter.ndim >= 2 or train.decay == "all":
             decaying.append(parameter)
         else:
@@ -89,7 +89,8 @@ def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
     if train.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=train.lr, betas=(0.9, train.beta2))
     groups = [group | {"muon": False} for group in groups]
-    groups.append({"params": muon, "weight_decay": train.weight_decay, "lr": train.muon_lr, "muon": True})
+    about = {"weight_decay": train.weight_decay, "lr": train.muon_lr, "muon": True}
+    groups += [{"params": matrices, "parts": parts} | about for parts, matrices in muon.items()]
     return MuonAdamW(groups, lr=train.lr, betas=(0.9, train.beta2), fused=True)
 
 
@@ -107,25 +108,24 @@ def moments(name: str, dimensions: int, train: TrainConfig) -> tuple[str, ...]:
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, step: int, train: TrainConfig) -> float:
     """Set the rate of a step, counted from 0, in all groups; return AdamW's."""
-    rate = learning_rate(step, train)
+    share = schedule_share(step, train)
     for group in optimizer.param_groups:
-        group["lr"] = rate if not group.get("muon") else rate / train.lr * (train.muon_lr or 0.0)
-    return rate
+        group["lr"] = share * ((train.muon_lr or 0.0) if group.get("muon") else train.lr)
+    return share * train.lr
 
 
-def learning_rate(step: int, train: TrainConfig) -> float:
-    """Return the rate of a step, counted from 0: linear warm-up, then constant, linear or cosine decay."""
+def schedule_share(step: int, train: TrainConfig) -> float:
+    """Return the share of its peak that a rate has at a step, counted from 0: linear warm-up, then what the schedule says."""
     if step < train.warmup:
-        return train.lr * (step + 1) / train.warmup
+        return (step + 1) / train.warmup
     done = (step - train.warmup) / max(train.steps - train.warmup, 1)
     match train.schedule:
         case "constant":
-            share = 1.0
+            return 1.0
         case "linear":
-            share = 1 - (1 - train.final_lr) * done
+            return 1 - (1 - train.final_lr) * done
         case "cosine":
-            share = train.final_lr + (1 - train.final_lr) * (1 + math.cos(math.pi * done)) / 2
-    return train.lr * share
+            return train.final_lr + (1 - train.final_lr) * (1 + math.cos(math.pi * done)) / 2
 
 
 class MovingAverage:

@@ -1,4 +1,4 @@
-"""Everything a training run carries from step to step: weights, their running mean, the optimizer's moments."""
+"""Everything a training run carries from step to step: weights, their moving average, the optimizer's moments."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ class TrainingState:
 
     @property
     def used(self) -> Transformer:
-        """The model to evaluate and to ship: the running mean where there is one."""
+        """The model to evaluate and to ship: the moving average where there is one."""
         return self.model if self.mean is None else self.mean.model
 
     def checkpoint(self, metrics: dict[str, Any]) -> Checkpoint:
@@ -60,8 +60,9 @@ class TrainingState:
         for name, parameter in self.model.named_parameters():
             kept = moments(name, parameter.ndim, self.run.train)
             state = {key: torch.from_numpy(training[f"{key}.{name}"]).to(parameter.device) for key in kept}
-            if f"step.{name}" in training:
-                state["step"] = torch.from_numpy(training[f"step.{name}"])
+            if f"step.{name}" in training:  # fused kernels want it beside the parameter
+                fused = self.optimizer.defaults.get("fused")
+                state["step"] = torch.from_numpy(training[f"step.{name}"]).to(parameter.device if fused else "cpu")
             self.optimizer.state[parameter] = state
         metrics = {name: value for name, value in checkpoint.metrics.items() if name != "provenance"}
         if not is_checkpoint(pointed(folder / "best")):  # a loss to beat needs a checkpoint that has it

@@ -137,7 +137,7 @@ def make_batch(
 
     In validation every second problem of ``corrected`` has wrong values, so that its loss sees correction.
     """
-    problems = problems[np.argsort(problems.fan_in.sum(1) + problems.sizes, kind="stable")]
+    problems = problems[np.argsort(problems.lengths, kind="stable")]
     solution = solve(problems)
     match run.method:
         case ChainOfThought():
@@ -195,7 +195,8 @@ def iterated_batch(
     if method.pin_static:  # queries are right-hand sides
         loss_mask = known if ignored else layout.exists.expand(known.shape)
     else:  # queries are positions
-        loss_mask = layout.at_rhs(known) if ignored else layout.mask.expand(len(after), -1, -1)
+        unknown = layout.at_rhs(~known & layout.exists)
+        loss_mask = layout.mask & ~unknown if ignored else layout.mask.expand(len(after), -1, -1)
         targets, newly_known = layout.write(state.value, targets), layout.at_rhs(newly_known)
     batch = LatentBatch(
         start=state,
