@@ -87,8 +87,10 @@ def pictured(found: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     for name in MODELS:
         shown[name][0]["model"] = found[f"{name}-seed0"]["model"]
     for row in beyond:
-        low, high = wilson(row["count"], row["problems"])
-        shown[MODELS[-1]][0]["rows"].append(row | {"solved_low": low, "solved_high": high})
+        for one, count in zip(shown[MODELS[-1]], row["counts"], strict=False):  # of the seeds that were measured
+            low, high = wilson(count, row["problems"])
+            solved = {"solved": count / row["problems"], "solved_low": low, "solved_high": high}
+            one["rows"].append(row | solved)
     return shown
 
 
