@@ -50,9 +50,10 @@ def results_figure(models: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
             axes.text(right / 1.1, 50, f"{names} names:\nno larger\ngraphs", fontsize=12, color="#777777", ha="right")
         rows = documents[0]["rows"]
         shares = [100 * row["solved"] for row in rows]
-        errors = [100 * (row["solved"] - row["solved_low"]) for row in rows]
+        below = [100 * (row["solved"] - row["solved_low"]) for row in rows]
+        above = [100 * (row["solved_high"] - row["solved"]) for row in rows]
         axes.errorbar(
-            [row["nodes"] for row in rows], shares, yerr=[errors, [0] * len(rows)],
+            [row["nodes"] for row in rows], shares, yerr=[below, above],
             color="#1f5fa8", marker="o", markersize=5, linewidth=1.6, capsize=3,
             label="seed 0 (shipped), 95 % interval", zorder=3,
         )  # fmt: skip
@@ -60,7 +61,7 @@ def results_figure(models: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
             axes.plot(
                 [row["nodes"] for row in document["rows"]], [100 * row["solved"] for row in document["rows"]],
                 color="#d9822b", linestyle="none", marker="o", markersize=10, markerfacecolor="none",
-                label=None if number else "seeds 1 and 2", zorder=4,
+                label=None if number else "other seeds", zorder=4,
             )  # fmt: skip
         axes.set_title(f"{name}\n{' '.join(about['config']['task']['operations'])}", fontsize=13)
         axes.set_xscale("log", base=2)
