@@ -127,9 +127,9 @@ def checkpoint_target(folder: Path) -> tuple[Callable[[bytes], None], list[bytes
                 return
             settle(folder / "run", checkpoint.run, lambda line: None)
             model = build_model(checkpoint.run)
-            mean = MovingAverage(model, checkpoint.run.train.ema) if checkpoint.run.train.ema else None
+            average = MovingAverage(model, checkpoint.run.train.ema) if checkpoint.run.train.ema else None
             optimizer = make_optimizer(model, checkpoint.run.train)
-            TrainingState(run=checkpoint.run, model=model, optimizer=optimizer, mean=mean).restore(folder / "run")
+            TrainingState(run=checkpoint.run, model=model, optimizer=optimizer, average=average).restore(folder / "run")
         except UserError as error:
             check_message(str(error), 1000)
         finally:

@@ -79,6 +79,8 @@ class MethodConfig(Variant):
     title: ClassVar[str] = "method"
     iterations: ClassVar[int | None] = None
     """Applications of the block, T; None where they adapt to the problem."""
+    states: ClassVar[int] = 1
+    """States sampled for each problem."""
     pin_static: ClassVar[bool] = False
     """Whether only values at right-hand sides are read and carried, and the other three factors stay the problem's."""
 
@@ -153,8 +155,8 @@ class Supervised(MethodConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Continuous(Supervised, name="continuous"):
-    """Hidden vectors are carried, and every iteration has a loss."""
+class EveryIteration(Supervised):
+    """What methods share that have a loss at every iteration."""
 
     deeper: Literal["empty", "ignored"] = "empty"
     """Target of values too deep to be known at an iteration: `empty` as in the authors' code, or none, and so no loss
@@ -162,15 +164,25 @@ class Continuous(Supervised, name="continuous"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Discrete(Continuous, name="discrete"):
-    """A discrete state is carried, and every iteration has a loss."""
+class Continuous(EveryIteration, name="continuous"):
+    """Hidden vectors are carried."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteState(EveryIteration):
+    """What methods share that carry a discrete state from iteration to iteration."""
 
     pin_static: bool = False  # pyrefly: ignore
     """Read and carry only values, at right-hand sides; the other three factors stay as the problem has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corrected(Discrete, name="corrected"):
+class Discrete(DiscreteState, name="discrete"):
+    """A discrete state is carried."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corrected(DiscreteState, name="corrected"):
     """A discrete state with some wrong values, to be corrected."""
 
     corruption: float = 0.05
@@ -192,7 +204,7 @@ class Stable(Supervised, name="stable"):
     """One local update of any state."""
 
     pin_static: ClassVar[bool] = True
-    states: int = 1
+    states: int = 1  # pyrefly: ignore
     """States sampled for each problem."""
     true_states: float = 0.0
     """Share of states that the layer-by-layer algorithm goes through; the others are random."""

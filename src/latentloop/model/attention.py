@@ -82,44 +82,34 @@ class Attention(nn.Module):
         values = self.tap("v", values)
         window = positions.window_of(self.layer)
         if cache is not None:
-            keys, values = cache.extend(keys, values)
-            new = places.shape[-1]
-            if window is not None:  # of the keys kept, only the last are within reach
-                reach = new + window.shape[-1]
-                keys, values = keys[:, :, -reach:], values[:, :, -reach:]
-                visible = None if visible is None else visible[..., -reach:]
-            if chosen is not None:  # from here on, queries are counted as keys are
-                visible = None if visible is None else visible.gather(2, _rows(chosen, visible.shape[-1]))
-                chosen = chosen + (keys.shape[-2] - new)
+            reach = None if window is None else window.shape[-1]
+            keys, values, chosen, visible = self._remembered(cache, keys, values, chosen, visible, reach)
         # Scale queries, so that scores need no further pass.
         scale = (positions.terms * queries.shape[-1]) ** -0.5
         queries = queries * scale
         # Mix values [batch, head, query, dim].
-        self_sink = positions.self_sink and self.layer == 0
-        fused = positions.fusable and chosen is None and window is None and not (self_sink and visible is not None)
-        z = None
         if mix is not None:
             z = mix(queries[0], keys[0], values[0])[None]
         elif window is not None:
             z = self._windowed(queries, keys, values, window, chosen, visible)
-        elif not fused or self.tap.wants("scores") or self.tap.wants("pattern"):
-            z = self._explicit(
-                queries, keys, values, positions, scale, chosen, visible, self_sink=self_sink, fused=fused
-            )
-        if z is None:
-            causal = visible is None and queries.shape[-2] > 1
-            noise = self._noise(queries)
-            if noise is not None and causal:
-                later = torch.ones_like(noise, dtype=torch.bool).triu(1)
-                visible, causal = noise.masked_fill(later, -torch.inf), False
-            dropout = self.dropout if self.training else 0.0
-            # All keys move up by one place: a sink comes first, and a token's own key is out of its sight.
-            if self_sink:
-                keys, values = (F.pad(x[:, :, :-1], (0, 0, 1, 0)) for x in (keys, values))
-            z = F.scaled_dot_product_attention(
-                queries, keys, values, attn_mask=visible, dropout_p=dropout, is_causal=causal, scale=1.0
-            )
+        else:
+            z = self._global(queries, keys, values, positions, scale, chosen, visible)
         return self._output(self.tap("z", z))
+
+    @staticmethod
+    def _remembered(
+        cache: Cache, keys: Tensor, values: Tensor, chosen: Tensor | None, visible: Tensor | None, reach: int | None
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        """Put keys and values of earlier tokens before the new ones; return queries and mask as counted from there."""
+        new = keys.shape[-2]
+        keys, values = cache.extend(keys, values)
+        if reach is not None:  # of the keys kept, only the last are within a window
+            keys, values = keys[:, :, -(new + reach) :], values[:, :, -(new + reach) :]
+            visible = None if visible is None else visible[..., -(new + reach) :]
+        if chosen is not None:
+            visible = None if visible is None else visible.gather(2, _rows(chosen, visible.shape[-1]))
+            chosen = chosen + (keys.shape[-2] - new)
+        return keys, values, chosen, visible
 
     def _project(self, x: Tensor, index: Tensor | None, chosen: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries where they are asked, keys and values everywhere."""
@@ -134,6 +124,49 @@ class Attention(nn.Module):
         both = F.linear(x, weight[width:], bias[width:]).unflatten(-1, (2, self.heads, -1))
         keys, values = both.permute(2, 0, 3, 1, 4)
         return queries.transpose(1, 2), keys, values
+
+    def _global(
+        self,
+        queries: Float[Tensor, "batch head query dim"],
+        keys: Float[Tensor, "batch head key dim"],
+        values: Float[Tensor, "batch head key dim"],
+        positions: Positions,
+        scale: float,
+        chosen: Int[Tensor, "batch query"] | None,
+        visible: Tensor | None,
+    ) -> Float[Tensor, "batch head query dim"]:
+        """Return mixed values where each query sees all keys up to its own: by the fused kernel if that can do it."""
+        self_sink = positions.self_sink and self.layer == 0
+        fused = positions.fusable and chosen is None and not (self_sink and visible is not None)
+        z = None
+        if not fused or self.tap.wants("scores") or self.tap.wants("pattern"):
+            z = self._explicit(
+                queries, keys, values, positions, scale, chosen, visible, self_sink=self_sink, fused=fused
+            )
+        return self._fused(queries, keys, values, visible, self_sink=self_sink) if z is None else z
+
+    def _fused(
+        self,
+        queries: Float[Tensor, "batch head query dim"],
+        keys: Float[Tensor, "batch head key dim"],
+        values: Float[Tensor, "batch head key dim"],
+        visible: Tensor | None,
+        *,
+        self_sink: bool,
+    ) -> Float[Tensor, "batch head query dim"]:
+        """Return mixed values, computed by one kernel."""
+        causal = visible is None and queries.shape[-2] > 1
+        noise = self._noise(queries)
+        if noise is not None and causal:
+            later = torch.ones_like(noise, dtype=torch.bool).triu(1)
+            visible, causal = noise.masked_fill(later, -torch.inf), False
+        # All keys move up by one place: a sink comes first, and a token's own key is out of its sight.
+        if self_sink:
+            keys, values = (F.pad(x[:, :, :-1], (0, 0, 1, 0)) for x in (keys, values))
+        dropout = self.dropout if self.training else 0.0
+        return F.scaled_dot_product_attention(
+            queries, keys, values, attn_mask=visible, dropout_p=dropout, is_causal=causal, scale=1.0
+        )
 
     def _explicit(
         self,

@@ -40,7 +40,7 @@ class Checkpoint:
     metrics: dict[str, Any]
     """Step, seconds of training, validation figures, and where all of it comes from."""
     training: dict[str, ndarray] | None = None
-    """Optimizer state, and the raw weights where the weights to use are a running mean."""
+    """Optimizer state, and the raw weights where the weights to use are a moving average."""
 
     def write(self, folder: Path) -> None:
         """Write a folder that appears under its name only when it is complete."""

@@ -54,7 +54,7 @@ def least_memory(run: RunConfig) -> int:
     parameters = sum(math.prod(shape) for shape in parameter_shapes(run).values())
     copies = 4 + (run.train.ema > 0)  # weights, gradients, two moments, moving average
     tokens = 4 * run.graph.nodes  # an equation has at least four
-    rows = max(run.train.batch * getattr(run.method, "states", 1), run.train.validation_problems)
+    rows = max(run.train.batch * run.method.states, run.train.validation_problems)
     kept = min(run.train.batch, run.train.micro_batch) * tokens * run.model.width * run.model.layers * ACTIVATIONS
     return BYTES * (copies * parameters + kept) + SYMBOLS_BYTES * rows * tokens
 

@@ -73,10 +73,10 @@ def _loop(
     model = build_model(run)
     inner = make_optimizer(model, run.train)
     learner, optimizer = fabric.setup(Learner(model), inner)
-    mean = MovingAverage(model, run.train.ema) if run.train.ema else None
-    if run.train.compile:  # after the copy for the mean, which would else run on the weights of this one
+    average = MovingAverage(model, run.train.ema) if run.train.ema else None
+    if run.train.compile:  # after the copy for the average, which would else run on the weights of this one
         model.block = torch.compile(model.block, dynamic=True)  # pyrefly: ignore
-    state = TrainingState(run=run, model=model, optimizer=inner, mean=mean)
+    state = TrainingState(run=run, model=model, optimizer=inner, average=average)
     metrics: dict[str, Any] = {"step": 0, "seconds": 0.0, "best_loss": None}
     if resume:
         metrics |= state.restore(folder)
@@ -92,8 +92,8 @@ def _loop(
             rate = set_learning_rate(inner, step, run.train)
             model.disturb(step / run.train.steps)
             loss, right = optimizer_step(run, step, vocabulary, fabric, learner, optimizer)
-            if mean is not None:
-                mean.update(model, step)
+            if average is not None:
+                average.update(model, step)
             step += 1
             if recorder is not None:
                 recorder.advance(step)

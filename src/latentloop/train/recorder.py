@@ -52,7 +52,7 @@ class Recorder:
         self.metrics |= {"step": step, "seconds": seconds}
         best = False
         if step % self.run.train.validate_every == 0 or step == self.run.train.steps:
-            learner = Learner(self.state.used)
+            learner = Learner(self.state.evaluated)
             found = validate(learner, self.batch, device)
             self.log.write("validation", step, found)
             least = self.metrics["best_loss"]

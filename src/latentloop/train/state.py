@@ -22,12 +22,12 @@ class TrainingState:
     run: RunConfig
     model: Transformer
     optimizer: torch.optim.AdamW
-    mean: MovingAverage | None
+    average: MovingAverage | None
 
     @property
-    def used(self) -> Transformer:
+    def evaluated(self) -> Transformer:
         """The model to evaluate and to ship: the moving average where there is one."""
-        return self.model if self.mean is None else self.mean.model
+        return self.model if self.average is None else self.average.model
 
     def checkpoint(self, metrics: dict[str, Any]) -> Checkpoint:
         """Return a checkpoint of this moment."""
@@ -38,10 +38,10 @@ class TrainingState:
             for parameter in group["params"]
             for key, value in self.optimizer.state[parameter].items()
         }
-        if self.mean is not None:
+        if self.average is not None:
             training |= {f"raw.{name}": value for name, value in weights_of(self.model).items()}
         metrics = metrics | {"provenance": provenance()}
-        return Checkpoint(run=self.run, weights=weights_of(self.used), metrics=metrics, training=training)
+        return Checkpoint(run=self.run, weights=weights_of(self.evaluated), metrics=metrics, training=training)
 
     def restore(self, folder: Path) -> dict[str, Any]:
         """Load the last checkpoint of a settled run folder and return its metrics; nothing if there is none yet."""
@@ -54,8 +54,8 @@ class TrainingState:
             changed = ", ".join(sorted(key for key in old if old[key] != new[key]))
             raise UserError(f"{folder / 'config.json'} differs from the checkpoint's own settings in: {changed}")
         training = checkpoint.training or {}
-        load_weights(self.used, checkpoint.weights)
-        if self.mean is not None:
+        load_weights(self.evaluated, checkpoint.weights)
+        if self.average is not None:
             load_weights(self.model, {n.removeprefix("raw."): v for n, v in training.items() if n.startswith("raw.")})
         for name, parameter in self.model.named_parameters():
             kept = moments(name, parameter.ndim, self.run.train)

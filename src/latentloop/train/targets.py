@@ -15,7 +15,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from latentloop.config import RunConfig
-from latentloop.methods import ChainOfThought, Continuous, Corrected, Stable
+from latentloop.methods import ChainOfThought, Corrected, EveryIteration, Stable
 from latentloop.operations import OPERATIONS
 from latentloop.task.arithmetic import table
 from latentloop.task.graph import Problems
@@ -190,7 +190,7 @@ def iterated_batch(
     if isinstance(method, Corrected):
         every_second = torch.arange(len(layout))[:, None] % 2 == 1 if validating else None
         values = corrupt(values, layout, depths, after, method, vocabulary, generator, every_second)
-    ignored = isinstance(method, Continuous) and method.deeper == "ignored"
+    ignored = isinstance(method, EveryIteration) and method.deeper == "ignored"
     newly_known = torch.where(known & ~before, layout.fan_in + 1, 0)
     if method.pin_static:  # queries are right-hand sides
         loss_mask = known if ignored else layout.exists.expand(known.shape)
