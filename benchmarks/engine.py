@@ -75,7 +75,7 @@ def evaluation(instances: int = 1024, nodes: int = 128) -> dict[str, Any]:
     model, problems = build_model(run).eval(), published_problems(run.task, nodes, instances)
     depths = solve(problems).depths.max(1).astype(np.int64)
     clock = time.perf_counter()
-    roll_out(model, problems, depths + 1, leave=False)
+    roll_out(model, problems, depths + 1, halt_at_fixpoint=False)
     seconds = time.perf_counter() - clock
     cost = {"seconds": seconds, "gigabytes": peak_gigabytes()}
     return {"instances": instances, "nodes": nodes, "iterations": float((depths + 1).mean())} | cost

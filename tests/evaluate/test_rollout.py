@@ -158,7 +158,7 @@ def test_hidden_states_go_on_when_asked_to():
     run = preset("tiny-continuous")
     model, problems = build_model(run).eval(), draw(6)
     early = roll_out(model, problems, limits(problems, 12))
-    late = roll_out(model, problems, limits(problems, 12), leave=False)
+    late = roll_out(model, problems, limits(problems, 12), halt_at_fixpoint=False)
     for first, second in zip(early, late, strict=True):
         assert second.iterations == 12
         assert first.fixpoint == second.fixpoint

@@ -59,7 +59,7 @@ def test_tokens_spell_the_text(task, problems):
         expected = (5, task.names, len(task.operations), task.modulus)
         assert padding == [(symbol,) * (tokens.syntax.shape[1] - length) for symbol in expected]
         for node in range(problems.sizes[row]):
-            place = tokens.targets[row, node]
+            place = tokens.rhs[row, node]
             assert tokens.variable[row, place] == problems.names[row, node]
             assert tokens.variable[row, place - 1] == task.names
             assert place + 1 == length or tokens.syntax[row, place + 1] == 4

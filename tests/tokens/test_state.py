@@ -87,7 +87,7 @@ def test_states_are_written_and_read_at_right_hand_sides_only(task, problems):
     for values, numbers, filled in zip(states, symbols, written, strict=True):
         expected = tokens.value.copy()
         for row, node in np.argwhere(values >= 0):  # what is not known yet stays empty
-            expected[row, tokens.targets[row, node]] = values[row, node]
+            expected[row, tokens.rhs[row, node]] = values[row, node]
         assert filled.tolist() == expected.tolist()
         assert torch.equal(with_values(state, layout, values, vocabulary).value, filled)
         assert torch.equal(layout.read(filled)[layout.exists], numbers[layout.exists])

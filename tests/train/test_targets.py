@@ -381,11 +381,11 @@ def test_smaller_graphs_and_other_fan_ins_come_first():
     vocabulary = Vocabulary(task=run.task)
     for number, most, fan_in in ((0, 6, 1), (2, 6, 1), (3, 10, 3), (9, 10, 3)):
         batch = sample_batch(run, number, vocabulary, 0)
-        assert batch.newly_known.max() <= fan_in + 1
+        assert batch.counted_as.max() <= fan_in + 1
         assert batch.layout.exists.sum(1).max() <= most
     assert [run.distribution_at(step)[1].nodes for step in range(10)] == [6] * 3 + [10] * 7
     batch = sample_batch(run, 3, vocabulary, 0)
-    assert batch.newly_known.max() == 4
+    assert batch.counted_as.max() == 4
     assert batch.layout.exists.sum(1).max() > 6
 
 

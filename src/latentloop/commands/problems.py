@@ -21,7 +21,7 @@ from latentloop.commands.terminal import (
     refuse_overwriting,
 )
 from latentloop.commands.terminal import output as standard_output
-from latentloop.config import TASKS, FamilyName, GraphConfig, TaskConfig
+from latentloop.config import TASKS, FamilyName, GraphConfig, OrderName, TaskConfig
 from latentloop.errors import UserError
 from latentloop.evaluate.solve import Solver, answer_lines, oracle_solver
 from latentloop.files import writing
@@ -88,7 +88,7 @@ class Sampling(Language):
     """Shape of the graph: random (the paper's), chain (depth = nodes), star (copies of one leaf), tree (binary), wide (one
     layer of equations), equal or zeros (all leaves have the same value, or 0), copies or triples (1 or 3 parents each), far
     (the first leaf is a parent of every node)."""
-    order: Literal["drawn", "topological"] = "drawn"
+    order: OrderName = "drawn"
     """Order of the equations of one depth: as the nodes were created, or as a topological sort gives them (the authors'
     code)."""
     seed: int = 0

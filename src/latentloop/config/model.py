@@ -70,6 +70,11 @@ class ModelConfig(Config):
                 if getattr(self, name) != off:
                     raise UserError(f"{name} sets the first of several layers apart, and there is one: raise layers")
 
+    def mlps_of(self, layer: int) -> int:
+        """Return the number of MLPs of a layer: the last one may have several, and the first of several none."""
+        last = layer == self.layers - 1
+        return self.mlp_depth if last else int(layer > 0 or self.first_mlp)
+
     def heads_of(self, layer: int) -> int:
         """Return the number of attention heads of a layer, counted from 0."""
         return self.heads if layer or self.first_heads is None else self.first_heads

@@ -42,7 +42,7 @@ class RunConfig(Config):
             if room < need:
                 raise UserError(f"graphs of {self.graph.nodes} nodes need max_positions of up to {need}, got {room}")
         try:
-            _ = self.stages
+            _ = self.distributions
         except UserError as error:
             raise UserError(f"the curriculum must give problems that can be sampled: {error}") from error
         if self.graph.nodes > self.task.names:
@@ -55,7 +55,7 @@ class RunConfig(Config):
         return self.model.name if steps is None else self.model.name.replace("-L", f"-T{steps}L", 1)
 
     @property
-    def stages(self) -> list[tuple[float, TaskConfig, GraphConfig]]:
+    def distributions(self) -> list[tuple[float, TaskConfig, GraphConfig]]:
         """The share of the steps on each distribution of problems, in their order: the curriculum's, then the run's own."""
         task, graph, found = self.task, self.graph, []
         for stage in self.train.stages:
@@ -76,7 +76,7 @@ class RunConfig(Config):
     def distribution_at(self, step: int) -> tuple[TaskConfig, GraphConfig]:
         """Return the distribution of problems that a step trains on."""
         end = 0.0
-        for share, task, graph in self.stages:
+        for share, task, graph in self.distributions:
             end += share * self.train.steps
             if step < end - 1e-6:
                 return task, graph

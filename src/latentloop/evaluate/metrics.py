@@ -116,7 +116,7 @@ def count_rollouts(
 ) -> Counts:
     """Roll a model out on problems, each to its cap or furthest iteration, and count what happened."""
     limits = caps if furthest is None else furthest
-    rollouts = trained.roll_out(problems, limits, leave=False, start=start, advance=advance)
+    rollouts = trained.roll_out(problems, limits, halt_at_fixpoint=False, start=start, advance=advance)
     depths = solution.depths.max(1)
     # Beyond its roll-out a problem's state is known only where it repeats: the curve by iterations ends where the first is not.
     exact = trained.method.carries == "state"

@@ -219,7 +219,7 @@ class LatentLoop:
         engine = self.engine(problems.width)
         tokens = encode_start(engine, problems, None if state is None else self._start(problems, state))
         for reached in states(engine, problems, tokens):
-            symbols = reached.numbers()[-1, 0, tokens.targets[0]]  # the value factor
+            symbols = reached.numbers()[-1, 0, tokens.rhs[0]]  # the value factor
             values = np.where(symbols < problems.modulus, symbols, EMPTY)
             yield problems.by_variable(0, values)
 
@@ -257,7 +257,7 @@ class LatentLoop:
             return self._write(problems, solution or solve(problems))
         fixed = self.run.method.iterations
         caps = [fixed or cap or default_cap(int(size)) for size in problems.sizes]
-        rollouts = self.roll_out(problems, np.array(caps), leave=fixed is None, start=start)
+        rollouts = self.roll_out(problems, np.array(caps), halt_at_fixpoint=fixed is None, start=start)
         truth = (solution or solve(problems)).values
         return [self._answer(problems, row, rollout, caps[row], truth[row]) for row, rollout in enumerate(rollouts)]
 
@@ -266,13 +266,13 @@ class LatentLoop:
         problems: Problems,
         limits: np.ndarray,
         *,
-        leave: bool = True,
+        halt_at_fixpoint: bool = True,
         start: np.ndarray | None = None,
         advance: Advance = ignore,
     ) -> list[Rollout]:
         """Iterate on each problem until its state repeats, or to its limit; see ``latentloop.evaluate.rollout``."""
         engine = self.engine(int(problems.sizes.sum()))
-        return roll_out(engine, problems, limits, leave=leave, start=start, advance=advance)
+        return roll_out(engine, problems, limits, halt_at_fixpoint=halt_at_fixpoint, start=start, advance=advance)
 
     def _write(self, problems: Problems, solution: Solution) -> list[Answer]:
         """Answer by chain of thought: the iterations are the tokens written."""

@@ -44,14 +44,14 @@ def roll_out(
     problems: Problems,
     limits: Int[ndarray, "batch"],
     *,
-    leave: bool = True,
+    halt_at_fixpoint: bool = True,
     start: Int8[ndarray, "batch node"] | None = None,
     advance: Advance = ignore,
 ) -> list[Rollout]:
     """Iterate on each problem until its state repeats, or to its limit.
 
-    Hidden vectors may change while the state they decode to does not: there a fixed point is approximate, and ``leave``
-    says whether it stops a problem. ``start`` gives node values to begin with.
+    Hidden vectors may change while the state they decode to does not: there a fixed point is approximate, and
+    ``halt_at_fixpoint`` says whether it stops a problem. ``start`` gives node values to begin with.
     """
     rollouts: list[Rollout | None] = [None] * len(problems)
     for rows in _groups(model, problems):
@@ -62,7 +62,7 @@ def roll_out(
             limit=limits[rows].astype(np.int64),
             modulus=problems.modulus,
             exact=model.method.row.carries == "state",
-            leave=leave,
+            halt_at_fixpoint=halt_at_fixpoint,
         )
         told = 0
         for _ in states(model, some, tokens, watch):

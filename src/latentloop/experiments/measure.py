@@ -149,7 +149,7 @@ def allowed(trained: LatentLoop, wanted: Evaluation) -> dict[str, dict[str, floa
         need = solution.depths.max(1).astype(np.int64)
         if trained.run.method.iterations is not None:
             need = np.full_like(need, trained.run.method.iterations)
-        rollouts = roll_out(trained.model, problems, max(ALLOWED) * need, leave=False)
+        rollouts = roll_out(trained.model, problems, max(ALLOWED) * need, halt_at_fixpoint=False)
         found[str(nodes)] = {
             f"{times}x": float(
                 np.mean(

@@ -58,7 +58,7 @@ def solved_share(subject: Subject, problems: Problems) -> tuple[float, float]:
     solution = solve(problems)
     fixed = subject.model.method.iterations
     limits = solution.depths.max(1).astype(np.int64) if fixed is None else np.full(len(problems), fixed)
-    rollouts = roll_out(subject.model, problems, limits, leave=fixed is None)
+    rollouts = roll_out(subject.model, problems, limits, halt_at_fixpoint=fixed is None)
     right = [
         rollout.states[-1] == solution.values[row, : rollout.states.shape[1]] for row, rollout in enumerate(rollouts)
     ]

@@ -59,7 +59,7 @@ class Reference:
     def iterate(self, tokens: Tokens, row: int = 0, *, patterns: bool = False) -> Iterator[Step]:
         """Yield one step after the other, without end, on one problem of a batch."""
         state = {name: numbers[row, : tokens.lengths[row]].astype(int) for name, numbers in tokens.factors().items()}
-        rhs = tokens.targets[row][tokens.targets[row] >= 0].astype(int)
+        rhs = tokens.rhs[row][tokens.rhs[row] >= 0].astype(int)
         hidden = None
         while True:
             step = self.update(state, rhs, hidden, patterns=patterns)

@@ -45,8 +45,7 @@ def _layer(config: ModelConfig, layer: int) -> Shapes:
     shapes = _norm(f"{name}.attention_norm", width)
     shapes |= _linear(f"{name}.attention.project", width, 3 * width)
     shapes |= _linear(f"{name}.attention.out", width, width)
-    count = config.mlp_depth if layer == config.layers - 1 else int(layer > 0 or config.first_mlp)
-    for number in range(count):
+    for number in range(config.mlps_of(layer)):
         mlp = f"{name}.mlps.{number}"
         shapes |= _norm(f"{mlp}.norm", width)
         shapes |= _linear(f"{mlp}.into", width, hidden) | _linear(f"{mlp}.out", hidden, width)

@@ -44,10 +44,7 @@ class Layer(nn.Module):
         self.tap = Tap(taps, number)
         self.attention_norm = nn.LayerNorm(config.width)
         self.attention = Attention(config, number, self.tap)
-        count = config.mlp_depth if number == config.layers - 1 else 1
-        if number == 0 and not config.first_mlp:
-            count = 0
-        self.mlps = nn.ModuleList(MLP(config, which, self.tap) for which in range(count))
+        self.mlps = nn.ModuleList(MLP(config, which, self.tap) for which in range(config.mlps_of(number)))
         self.dropout = nn.Dropout(config.dropout)
         self.attention_dropout = self.dropout if config.dropout_at == "outputs" else nn.Identity()
 

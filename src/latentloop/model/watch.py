@@ -16,21 +16,21 @@ class Watch:
     """The halting of a batch: remembers every state, and lets a problem go when its state repeats or its limit is reached.
 
     Hidden vectors may change while the state they decode to does not: there (``exact`` is off) a fixed point is
-    approximate, and ``leave`` says whether it stops a problem.
+    approximate, and ``halt_at_fixpoint`` says whether it stops a problem.
     """
 
     start: Tokens
     limit: Int[ndarray, "batch"]
     modulus: int
     exact: bool
-    leave: bool = True
+    halt_at_fixpoint: bool = True
     finished: dict[int, Rollout] = field(default_factory=dict)
     """By row of the batch, for whoever iterates to take away."""
 
     def __post_init__(self) -> None:
         self.mask = np.arange(self.start.syntax.shape[1]) < self.start.lengths[:, None]  # [batch, pos]
-        self.exists = self.start.targets != ABSENT  # [batch, node]
-        self.rhs = np.where(self.exists, self.start.targets, 0)
+        self.exists = self.start.rhs != ABSENT  # [batch, node]
+        self.rhs = np.where(self.exists, self.start.rhs, 0)
         self.last = self.start.numbers()
         self.keys = np.random.default_rng(0).integers(-(2**62), 2**62, self.last[:, 0].shape)  # [factor, pos]
         self.rows = np.arange(len(self.mask))
@@ -51,7 +51,7 @@ class Watch:
         self.prints.append(fingerprint)
         self.fixpoints = np.where(same & (self.fixpoints < 0), self.iteration, self.fixpoints)
         cycle = earlier.any(0) & ~same & self.exact
-        ended = (self.iteration >= self.limit) | cycle | (same & (self.exact or self.leave))
+        ended = (self.iteration >= self.limit) | cycle | (same & (self.exact or self.halt_at_fixpoint))
         if not ended.any():
             return slice(None)
         trace = np.stack(self.values)  # [iteration, batch, node]

@@ -136,7 +136,7 @@ def _sizes(document: Mapping[str, Any]) -> Iterator[Block]:
         words = (f"{name} {value}" for name in ("halt", "family", "order", "skip") if (value := asked.get(name)))
         yield f"Published test problems: {', '.join(words) or 'the first ones'}."
     if document.get("interrupted"):
-        yield "**Interrupted**: the same command goes on with the sizes that are missing."
+        yield "**Interrupted**: the same command evaluates the sizes that are missing."
     yield TableBlock(columns=EVALUATED, rows=[evaluated(row) for row in rows])
     rules = [key for key in rows[0] if key.startswith("solved_") and key not in ("solved_low", "solved_high")]
     if rules:

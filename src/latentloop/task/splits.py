@@ -5,11 +5,10 @@ change, so that no training stream is ever the stream of a validation or a test 
 """
 
 import zlib
-from typing import Literal
 
 import numpy as np
 
-from latentloop.config import FamilyName, GraphConfig, TaskConfig
+from latentloop.config import FamilyName, GraphConfig, OrderName, TaskConfig
 from latentloop.errors import UserError
 from latentloop.schema import check_seed
 from latentloop.task.graph import Problems, concatenate, sample
@@ -52,7 +51,7 @@ def published_problems(
     *,
     family: FamilyName = "random",
     skip: int = 0,
-    order: Literal["drawn", "topological"] = "drawn",
+    order: OrderName = "drawn",
 ) -> Problems:
     """Return the published test problems of one size, of any depth: ``count`` of an endless list, after ``skip`` of it.
 

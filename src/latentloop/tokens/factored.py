@@ -48,7 +48,7 @@ class Tokens(Factors):
 
     lengths: Int16[ndarray, "batch"]
     """Tokens before the padding."""
-    targets: Int16[ndarray, "batch node"]
+    rhs: Int16[ndarray, "batch node"]
     """Position of each node's right-hand side; ``ABSENT`` beyond the problem's nodes."""
 
     @property
@@ -88,22 +88,22 @@ def encode(problems: Problems, vocabulary: Vocabulary) -> Tokens:
     """Write problems as factored tokens, nothing computed yet."""
     slots, used = problem_slots(problems, vocabulary)
     flat, places = pack(slots.reshape(len(slots), -1), used.reshape(len(used), -1), vocabulary.pad)
-    targets = np.where(problems.exists, places.reshape(used.shape)[..., _TARGET], ABSENT)
+    rhs = np.where(problems.exists, places.reshape(used.shape)[..., _TARGET], ABSENT)
     return Tokens(
         syntax=vocabulary.factor_table("syntax")[flat],
         variable=vocabulary.factor_table("variable")[flat],
         operation=vocabulary.factor_table("operation")[flat],
         value=vocabulary.factor_table("value")[flat],
         lengths=(places[:, -1] + 1).astype(np.int16),
-        targets=targets.astype(np.int16),
+        rhs=rhs.astype(np.int16),
     )
 
 
 def fill_in(tokens: Tokens, values: Integer[ndarray, "batch node"], vocabulary: Vocabulary) -> Tokens:
     """Return tokens whose right-hand sides hold the given node values; ``EMPTY`` has a symbol of its own."""
-    row, node = np.nonzero(tokens.targets != ABSENT)
+    row, node = np.nonzero(tokens.rhs != ABSENT)
     value = tokens.value.copy()
-    value[row, tokens.targets[row, node]] = np.where(values == EMPTY, vocabulary.empty, values)[row, node]
+    value[row, tokens.rhs[row, node]] = np.where(values == EMPTY, vocabulary.empty, values)[row, node]
     return replace(tokens, value=value)
 
 

@@ -108,15 +108,15 @@ def to_tensors(problems: Problems, tokens: Tokens) -> tuple[State, Layout]:
     factors: dict[str, Any] = {
         name: torch.from_numpy(numbers.astype(np.int64)) for name, numbers in tokens.factors().items()
     }
-    exists = torch.from_numpy(tokens.targets != ABSENT)
+    exists = torch.from_numpy(tokens.rhs != ABSENT)
     fan_in = problems.fan_in.astype(np.int64)
     # An equation ends in `x3 + x22 * x11 = x26`: from its right-hand side, operands stand at every second place back.
-    operands = tokens.targets[..., None] - 2 * (fan_in[..., None] - np.arange(MAX_FAN_IN))
+    operands = tokens.rhs[..., None] - 2 * (fan_in[..., None] - np.arange(MAX_FAN_IN))
     there = problems.parents != ABSENT
     layout = Layout(
         mask=torch.arange(tokens.syntax.shape[1]) < torch.from_numpy(tokens.lengths.astype(np.int64))[:, None],
         exists=exists,
-        rhs=torch.from_numpy(tokens.targets.astype(np.int64)) * exists,
+        rhs=torch.from_numpy(tokens.rhs.astype(np.int64)) * exists,
         operand=torch.from_numpy(np.where(there, operands, 0)),
         parent=torch.from_numpy(np.where(there, problems.parents, 0).astype(np.int64)),
         fan_in=torch.from_numpy(fan_in),

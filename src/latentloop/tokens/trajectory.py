@@ -4,19 +4,19 @@ python -m latentloop.tokens.trajectory
 """
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Bool, Int, Int32
 from numpy import ndarray
 
+from latentloop.methods import TRAJECTORIES
+from latentloop.methods import TrajectoryFormat as Format
 from latentloop.task.graph import ABSENT, Problems
 from latentloop.task.oracle import Solution
 from latentloop.tokens.factored import pack, problem_slots
 from latentloop.tokens.vocabulary import Vocabulary
 
-Format = Literal["value", "equation-value", "equation-operands-value"]
-FORMATS: tuple[Format, ...] = get_args(Format)
+FORMATS = tuple(TRAJECTORIES)
 
 # A step has room for `x22 =`, the equation `x23 + x3 * x5 =`, its operands' values `8 + 2 * 9 =`, the result, and `;`.
 _TARGET, _RESULT, _SEP, _SLOTS = 0, 14, 15, 16

@@ -41,7 +41,7 @@ def estimate(run: RunConfig) -> Cost:
     layer needs keys and values of all tokens, and everything else only at right-hand sides.
     """
     model = outline(run)
-    parts = [(share, _step(run, graph, model)) for share, _, graph in run.stages]
+    parts = [(share, _step(run, graph, model)) for share, _, graph in run.distributions]
     tokens, flops, passes = (sum(share * numbers[which] for share, numbers in parts) for which in range(3))
     saves = run.train.steps // min(run.train.validate_every, run.train.checkpoint_every)
     seconds = STARTUP + saves * PER_SAVE + run.train.steps * (PER_STEP + passes * PER_PASS + flops / TWO_CORES)

@@ -47,7 +47,7 @@ def latent_loss(model: Transformer, batch: LatentBatch, totals: Sums) -> tuple[F
         if iteration < first:
             continue
         which = iteration - first
-        targets, loss_mask, newly_known = batch.targets[which], batch.loss_mask[which], batch.newly_known[which]
+        targets, loss_mask, counted_as = batch.targets[which], batch.loss_mask[which], batch.counted_as[which]
         for factor, scores in output.logits.items():
             if factor == "value":
                 loss = loss + _cross_entropy(scores, targets, loss_mask) / totals["value"]
@@ -61,7 +61,7 @@ def latent_loss(model: Transformer, batch: LatentBatch, totals: Sums) -> tuple[F
             add_sums(counts, right)
         right = output.logits["value"].argmax(-1) == targets
         for number, name in enumerate(FAN_INS, 1):
-            new = newly_known == number
+            new = counted_as == number
             add_sums(counts, {f"right/{name}": (right & new).sum(), f"all/{name}": new.sum()})
     return loss, counts
 

@@ -42,8 +42,9 @@ class LatentBatch:
     """Value symbols after each of the last ``supervised`` iterations; targets of the other factors are the start's."""
     loss_mask: Bool[Tensor, "supervised row query"]
     """Which value targets have a loss."""
-    newly_known: Int[Tensor, "supervised row query"]
-    """Values that an iteration is the first to know: one more than their number of parents; 0 elsewhere."""
+    counted_as: Int[Tensor, "supervised row query"]
+    """Which share of right values a query counts for: of those that an iteration is the first to know, their number of parents
+    plus one; 0: none."""
     auxiliary: dict[str, Tensor]
     """Targets of the auxiliary losses, -1 where there is none: ``lookup`` [supervised, row, pos], the value that each
     left-hand-side variable has before the iteration; ``partial`` [supervised, row, query], the first operation's result."""
@@ -70,7 +71,7 @@ class LatentBatch:
             iterations=self.iterations,
             targets=self.targets[:, part, :queries],
             loss_mask=self.loss_mask[:, part, :queries],
-            newly_known=self.newly_known[:, part, :queries],
+            counted_as=self.counted_as[:, part, :queries],
             auxiliary={name: targets[:, part, : ends[name]] for name, targets in self.auxiliary.items()},
         )
 
@@ -191,20 +192,20 @@ def iterated_batch(
         every_second = torch.arange(len(layout))[:, None] % 2 == 1 if validating else None
         values = corrupt(values, layout, depths, after, method, vocabulary, generator, every_second)
     ignored = isinstance(method, EveryIteration) and method.deeper == "ignored"
-    newly_known = torch.where(known & ~before, layout.fan_in + 1, 0)
+    counted_as = torch.where(known & ~before, layout.fan_in + 1, 0)
     if method.pin_static:  # queries are right-hand sides
         loss_mask = known if ignored else layout.exists.expand(known.shape)
     else:  # queries are positions
         unknown = layout.at_rhs(~known & layout.exists)
         loss_mask = layout.mask & ~unknown if ignored else layout.mask.expand(len(after), -1, -1)
-        targets, newly_known = layout.write(state.value, targets), layout.at_rhs(newly_known)
+        targets, counted_as = layout.write(state.value, targets), layout.at_rhs(counted_as)
     batch = LatentBatch(
         start=state,
         layout=layout,
         iterations=(method.iterations or 1) if final else deepest,
         targets=targets,
         loss_mask=loss_mask,
-        newly_known=newly_known,
+        counted_as=counted_as,
         auxiliary=_auxiliary(state, layout, values, run, vocabulary),
     )
     return batch if method.row.carries == "hidden" else _teacher_forced(batch, values)
@@ -228,7 +229,7 @@ def local_batch(
         iterations=1,
         targets=targets,
         loss_mask=layout.exists.expand(targets.shape),
-        newly_known=torch.where(known, layout.fan_in + 1, 0),
+        counted_as=torch.where(known, layout.fan_in + 1, 0),
         auxiliary=_auxiliary(state, layout, values, run, vocabulary),
     )
     return _teacher_forced(batch, values)
@@ -244,7 +245,7 @@ def _teacher_forced(batch: LatentBatch, values: Int[Tensor, "iteration batch pos
         iterations=1,
         targets=_side_by_side(batch.targets),
         loss_mask=_side_by_side(batch.loss_mask),
-        newly_known=_side_by_side(batch.newly_known),
+        counted_as=_side_by_side(batch.counted_as),
         auxiliary={name: _side_by_side(targets) for name, targets in batch.auxiliary.items()},
     )
 
