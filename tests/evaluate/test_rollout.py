@@ -6,17 +6,20 @@ import torch
 
 from clockwork import Clockwork, clockwork
 from latentloop.config import GraphConfig
+from latentloop.errors import UserError
 from latentloop.evaluate.generalization import evaluate_size
-from latentloop.evaluate.metrics import Counts, count_rollout, wilson
+from latentloop.evaluate.metrics import Counts, count_rollout, count_rollouts, wilson
+from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.rollout import default_cap, roll_out
 from latentloop.halting import Limits
-from latentloop.model.build import build_model
+from latentloop.model.build import build_model, weights_of
 from latentloop.presets import preset
 from latentloop.schema import changed
 from latentloop.task.graph import sample
 from latentloop.task.oracle import solve, trace
 from latentloop.task.splits import published_problems, sampled_generator
 from latentloop.tokens.vocabulary import Vocabulary
+from latentloop.train.checkpoint import Checkpoint
 
 RUN = preset("tiny-discrete")
 
@@ -110,6 +113,7 @@ def test_a_model_that_settles_on_a_wrong_value_has_false_halts(model):
     wrong = 24 - counts.solved
     assert counts.false_halts == wrong > 12
     assert 0 < counts.nodes_right < counts.nodes
+    assert evaluate_size(trained(model), 16, 24, halt="depth").false_halts == wrong  # whatever rule reads the answer
 
 
 def test_the_depth_rule_stops_earlier_than_the_fixed_point(model):
@@ -125,6 +129,20 @@ def test_a_cap_is_reported(model):
     assert figures["caps"] == 1.0
     assert figures["solved"] == 0.0
     assert figures["solved_depth"] == 1.0
+
+
+def test_a_cap_goes_with_the_fixed_point_only(model):
+    with pytest.raises(UserError, match="a cap goes with the rule 'fixpoint', not with 'depth'"):
+        evaluate_size(trained(model), 16, 24, halt="depth", cap=2)
+
+
+def test_curves_of_hidden_states_end_where_the_first_problem_is_followed_no_further():
+    run = preset("tiny-continuous")
+    model = LatentLoop(Checkpoint(run=run, weights=weights_of(build_model(run)), metrics={}))
+    problems = draw(6)
+    furthest = np.arange(8, 14)
+    counts = count_rollouts(model, problems, solve(problems), furthest, rule="fixpoint")
+    assert len(counts.curves()["solved_by_iteration"]) == 8 + 1
 
 
 def test_counts_merge():

@@ -64,8 +64,8 @@ def test_a_definition_that_becomes_empty_again_leaves_no_trace():
         torch.testing.assert_close(found, dense(queries, raised, values), rtol=1e-4, atol=1e-5)
 
 
-def large(method, positions, nodes=60):
-    settings = ModelConfig(positions=positions, width=32, heads=4, dropout=0.0, embedding_std=1.0)
+def large(method, positions, nodes=60, layers=2):
+    settings = ModelConfig(positions=positions, layers=layers, width=32, heads=4, dropout=0.0, embedding_std=1.0)
     run = RunConfig(method=method, task=TaskConfig.named("all"), graph=GraphConfig(nodes=8), model=settings)
     model = build_model(run).eval()
     with torch.no_grad():
@@ -104,6 +104,7 @@ def test_sums_are_kept_for_one_large_problem_that_nobody_looks_into(monkeypatch)
         assert model.keeps_lookups(layout)
         assert not model.keeps_lookups(layout[torch.tensor([0, 0])])
         assert not large(Stable(), RotaryConfig())[0].keeps_lookups(layout)
+        assert not large(Stable(), LocalConfig(), layers=1)[0].keeps_lookups(layout)  # asked at right-hand sides only
         with capture(model, ["pattern"]):
             assert not model.keeps_lookups(layout)
         assert not model.train().keeps_lookups(layout)

@@ -52,6 +52,7 @@ def test_the_papers_first_example():
 def test_tokens_spell_the_text(task, problems):
     vocabulary = Vocabulary(task=task)
     tokens = encode(problems, vocabulary)
+    assert tokens.lengths.tolist() == problems.lengths.tolist()
     for row in range(len(problems)):
         assert decode(tokens, vocabulary, row) == to_text(problems, row)
         length = tokens.lengths[row]

@@ -9,6 +9,7 @@ import torch
 from latentloop.config import TrainConfig
 from latentloop.model.build import build_model
 from latentloop.presets import preset
+from latentloop.schema import changed
 from latentloop.tokens.vocabulary import Vocabulary
 from latentloop.train.data import sample_batch
 from latentloop.train.devices import make_fabric
@@ -101,6 +102,25 @@ def test_orthogonalized_matrices_keep_their_directions_and_lose_their_scales():
         inner = left.mT @ found @ right.mT  # diagonal where singular vectors are kept
         off = inner - torch.diag_embed(inner.diagonal(dim1=1, dim2=2))
         assert off.abs().max() < 1e-3 * inner.abs().max()
+
+
+def test_muon_takes_queries_keys_and_values_apart_and_nothing_else():
+    """Also where an MLP has the shape of all three: with a ratio of 3."""
+    run = changed(preset("quick"), mlp_ratio=3)
+    model = build_model(run)
+    muon = make_optimizer(model, run.train)
+    parts = {p: group.get("parts") for group in muon.param_groups for p in group["params"]}
+    found = {name: parts[p] for name, p in model.named_parameters() if name.startswith("layers.1") and p.ndim == 2}
+    assert {name.split(".", 2)[2]: count for name, count in found.items() if count == 3} == {
+        "attention.project.weight": 3
+    }
+    assert {count for name, count in found.items() if "project" not in name} == {1}
+
+
+def test_a_rate_of_zero_moves_nothing():
+    run = changed(preset("quick"), lr=0.0, muon_lr=0.0)
+    model = build_model(run)
+    assert set_learning_rate(make_optimizer(model, run.train), 3, run.train) == 0.0
 
 
 def test_muon_moves_the_matrices_of_layers_and_adamw_everything_else():

@@ -20,7 +20,7 @@ from latentloop.methods import METHODS
 from latentloop.presets import PRESETS
 from latentloop.task.oracle import solve
 from latentloop.task.splits import validation_problems
-from latentloop.train.checkpoint import find_checkpoint, read_checkpoint
+from latentloop.train.checkpoint import find_checkpoint, pointed, read_checkpoint, read_metrics
 from latentloop.train.interrupt import StopSignals
 from latentloop.train.log import read_log
 from small_runs import QUICK, command, go, quick, weights
@@ -171,6 +171,7 @@ def test_an_interruption_does_not_choose_the_best(finished, tmp_path):
     run = quick()
     go(run, tmp_path / "parts", minutes=0.0)
     assert not (tmp_path / "parts" / "best").exists()
+    assert "validation" not in read_metrics(pointed(tmp_path / "parts" / "last"))
     go(run, tmp_path / "parts", resume=True)
     assert weights(finished / "best") == weights(tmp_path / "parts" / "best")
 
