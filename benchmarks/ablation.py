@@ -18,7 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -52,7 +51,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "ablation.jsonl"
 SEEDS = (0, 1, 2)
 TASKS: dict[str, tuple[str, float]] = {"add": ("laptop-add", 1.0), "all": ("laptop-all", 0.5)}
 """The preset of each task, and the share of its steps that a run of it gets here."""
-WARM_UP, ROUNDS = 5, 25
+WARM_UP, ROUNDS = 5, 40
 """Steps that are taken to compare the cost of two rows, before and while it is measured."""
 SIZES, INSTANCES, VALIDATION = (64, 128), 64, 512
 BASE = "the recipe"
@@ -90,10 +89,12 @@ def run_of(task: str, name: str, seed: int) -> RunConfig:
 
 
 def step_cost(task: str, name: str) -> float:
-    """Compare a step at full size with one of the recipe, taken in turn."""
+    """Compare steps at places all over the run, in every stage of its curriculum, with those of the recipe, taken in turn."""
     ours, base = (stepper(run_of(task, which, 0)) for which in (name, BASE))
-    last = run_of(task, BASE, 0).train.steps
-    return median([ours(last + ahead) / base(last + ahead) for ahead in range(WARM_UP + ROUNDS)][WARM_UP:])
+    steps = run_of(task, BASE, 0).train.steps
+    places = [int((place + 0.5) * steps / ROUNDS) for place in range(ROUNDS)]
+    pairs = [(ours(place), base(place)) for place in [places[-1]] * WARM_UP + places][WARM_UP:]
+    return sum(mine for mine, _ in pairs) / sum(theirs for _, theirs in pairs)
 
 
 def stepper(run: RunConfig) -> Callable[[int], float]:
