@@ -15,7 +15,7 @@ from latentloop.config.positions import DisentangledConfig
 from latentloop.errors import UserError
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.files import read_json, write_json
-from latentloop.interpret import errors
+from latentloop.interpret import errors, iterations
 from latentloop.interpret.claims import STATEMENTS
 from latentloop.interpret.registry import ANALYSES
 from latentloop.interpret.results import load
@@ -113,6 +113,17 @@ def test_the_other_circuit_is_found(folders):
         "state",
     }
     assert found["first MLP"] == found["differences"] == "does not apply"
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_value_patched_between_iterations_keeps_its_name(pinned):
+    trained = handmade("values", pinned=pinned)  # where it is not pinned, the vector decides on the name too
+    size = find_size(trained, SMALL)
+    assert (size.nodes, size.solved) == (12, 1)
+    found = iterations.analyze(Subject(trained=trained, size=size, settings=SMALL))
+    assert found.patched == SMALL.rollouts
+    assert (found.taken, found.follow, found.restored) == (1, 1, 1)
+    assert found.unmoved == found.kept == 0
 
 
 def test_sums_are_on_the_diagonal_and_need_it(folders):
