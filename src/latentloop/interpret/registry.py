@@ -74,8 +74,10 @@ def _three_operands(trained: LatentLoop) -> str:
     return "" if MAX_FAN_IN in known else "the model was never trained on equations of three operands"
 
 
-def _small_modulus(trained: LatentLoop) -> str:
+def _frequencies(trained: LatentLoop) -> str:
     modulus = trained.run.task.modulus
+    if modulus < fourier.LEAST:
+        return f"{modulus} values have too few frequencies to tell apart: at least {fourier.LEAST}"
     return "" if modulus <= fourier.MOST else f"all triples of {modulus} values are too many: at most {fourier.MOST}"
 
 
@@ -150,7 +152,8 @@ ANALYSES: dict[str, Analysis] = {
         question="In which frequencies of the three values is the result computed, and which are needed?",
         kind=fourier.Spectra,
         run=lambda subject, results: fourier.analyze(subject),
-        conditions=(*PROBED, _has_mlp, _small_modulus, _group_operation),
+        conditions=(*PROBED, _has_mlp, _frequencies, _group_operation),
+        version=2,
     ),
     "errors": Analysis(
         title="Where errors come from",
@@ -180,6 +183,7 @@ ANALYSES: dict[str, Analysis] = {
         kind=iterations.BetweenIterations,
         run=lambda subject, results: iterations.analyze(subject),
         conditions=(_latent, _adaptive),
+        version=2,
     ),
     "drift": Analysis(
         title="The state over time",
