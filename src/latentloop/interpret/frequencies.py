@@ -2,10 +2,10 @@
 
 What the MLPs add at the right-hand side of a sum of three is a function of three values, and of whether the result is there
 already: a model that keeps values adds something else then. Both functions are measured, with the right-hand side empty and
-with its answer in it; the part of the one that fits is subtracted, in a frequency group, wherever such a sum stands. Measured
-on all triples at once, and on whole problems, iteration by iteration: the share fully solved. To keep (0,0,0) and (a,a,a) alone is to average over all triples of one sum, which a model that is right
-everywhere survives; so the sharper question is asked where values enter the MLPs: which frequencies of each operand's value
-do they need there? Cost: a roll-out of problems for each group.
+with its answer in it. Of the one that fits, the part in a frequency group is subtracted wherever such a sum stands: on all
+triples at once, and in whole problems, iteration by iteration. To keep (0,0,0) and (a,a,a) alone is to average over all
+triples of one sum, which a model that is right everywhere survives; so the sharper question is asked where values enter the
+MLPs: which frequencies of each operand's value do they need there? Cost: a roll-out of problems for each group.
 """
 
 from contextlib import ExitStack

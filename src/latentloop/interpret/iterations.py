@@ -101,8 +101,7 @@ def _roll_out(
             new = partial(swapped, iteration=iteration)
             stack.enter_context(patch(model, "resid_post", new, layer=len(model.layers) - 1, iterations=[iteration]))
         return [
-            node_values(reached, layout, problems.modulus)
-            for reached, _ in iterate(model, state, layout, Fixed(halt))
+            node_values(reached, layout, problems.modulus) for reached, _ in iterate(model, state, layout, Fixed(halt))
         ]
 
 
