@@ -22,7 +22,7 @@ from latentloop.interpret import (
     sharpness,
     sinks,
 )
-from latentloop.interpret.subject import Subject
+from latentloop.interpret.subject import SIZE_READS, Subject
 
 Condition = Callable[[LatentLoop], str]
 """Says in one line why an analysis does not apply; nothing where it does."""
@@ -41,6 +41,10 @@ class Analysis:
     needs: tuple[str, ...] = ()
     """Analyses whose results it takes."""
     conditions: tuple[Condition, ...] = ()
+    unfound: Callable[[Mapping[str, Any]], str] = lambda results: ""
+    """Says in one line why it does not apply to what the analyses it needs have found; nothing where it does."""
+    reads: tuple[str, ...] = ()
+    """Settings that it reads, besides those that every analysis depends on (``SIZE_READS``) and those of what it needs."""
     version: int = 1
     """To be raised when its results change."""
 
@@ -90,6 +94,12 @@ def _has_mlp(trained: LatentLoop) -> str:
     return "" if any(len(layer.mlps) for layer in trained.model.layers) else "the model has no MLP"  # pyrefly: ignore
 
 
+def settings_read(name: str) -> set[str]:
+    """Return the settings that an analysis depends on, by itself or by what it needs."""
+    row = ANALYSES[name]
+    return {*SIZE_READS, *row.reads}.union(*(settings_read(need) for need in row.needs))
+
+
 PROBED = (_latent, _state, _three_operands)
 
 ANALYSES: dict[str, Analysis] = {
@@ -107,6 +117,7 @@ ANALYSES: dict[str, Analysis] = {
         run=lambda subject, results: circuits.analyze(subject, results["heads"]),
         needs=("heads",),
         conditions=PROBED,
+        version=2,
     ),
     "flow": Analysis(
         title="Where values pass through",
@@ -115,6 +126,8 @@ ANALYSES: dict[str, Analysis] = {
         run=lambda subject, results: flow.analyze(subject, results["heads"]),
         needs=("heads",),
         conditions=PROBED,
+        reads=("pairs",),
+        version=2,
     ),
     "ablation": Analysis(
         title="Without a part",
@@ -131,6 +144,7 @@ ANALYSES: dict[str, Analysis] = {
         run=lambda subject, results: sinks.analyze(subject, results["heads"]),
         needs=("heads",),
         conditions=PROBED,
+        version=2,
     ),
     "residual": Analysis(
         title="What each MLP changes",
@@ -146,6 +160,8 @@ ANALYSES: dict[str, Analysis] = {
         run=lambda subject, results: embeddings.analyze(subject, results["heads"]),
         needs=("heads",),
         conditions=PROBED,
+        reads=("samples",),
+        version=2,
     ),
     "fourier": Analysis(
         title="Arithmetic in frequencies",
@@ -162,6 +178,9 @@ ANALYSES: dict[str, Analysis] = {
         run=lambda subject, results: errors.analyze(subject, results["heads"], results["embeddings"]),
         needs=("heads", "embeddings"),
         conditions=(*PROBED, _two_layers),
+        unfound=lambda results: errors.unfound(results["heads"]),
+        reads=("instances",),
+        version=2,
     ),
     "sharpness": Analysis(
         title="Attention by size",
@@ -169,6 +188,7 @@ ANALYSES: dict[str, Analysis] = {
         kind=sharpness.Sharpness,
         run=lambda subject, results: sharpness.analyze(subject),
         conditions=(_latent,),
+        version=2,
     ),
     "recompute": Analysis(
         title="After it is done",
