@@ -196,7 +196,7 @@ def _unpin(weights, features):
             features.read(readout, symbol, feature, which, 4.0)
         if factor != "syntax":
             weights[f"readouts.{factor}.bias"].zero_()
-            weights[f"readouts.{factor}.bias"][P if factor == "value" else -1] = 2.0  # N/A, where there is nothing
+            weights[f"readouts.{factor}.bias"][P if factor == "value" else -1] = 0.5  # N/A, where there is nothing
     head = Head(weights, features, 1, HEADS - 1, HEADS)
     weights["positions.tables.0"][HEADS - 1, 1] = TARGET
     head.copy("=", "rhs", 1)

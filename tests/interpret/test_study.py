@@ -192,7 +192,7 @@ def test_verdicts_are_on_all_that_is_stored_of_these_weights(folders, tmp_path):
     changed = {name for name in found if found[name] != before[name]}
     assert changed == {name for name, row in STATEMENTS.items() if "heads" in row.needs}
     assert {found[name] for name in changed} == {"not computed"}
-    assert "of other weights: heads" in study_page(study, {}, {}, {}).intro
+    assert "of other weights: heads" in study_page(study, study_charts(study), {}, {}).intro
     (folder / "verdicts.json").unlink()
     with pytest.raises(UserError, match="results of 2 models"):
         read_study(folder)
