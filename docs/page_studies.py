@@ -5,7 +5,7 @@ from typing import Any
 
 from latentloop.report.results import table
 
-MARKS = {"supported": "**yes**", "not supported": "no", "does not apply": "-"}
+MARKS = {"supported": "**yes**", "not supported": "no", "does not apply": "-", "not computed": "not computed"}
 
 
 def statements_table(found: Mapping[str, Any]) -> str:
@@ -46,5 +46,5 @@ def study_page(name: str, study: Mapping[str, Any]) -> str:
     return (
         f"# Inside {name}\n\n"
         f"The circuit that was found: {study['circuit']}. [All models side by side](../../interpret.md#what-was-found).\n\n"
-        f"{table(['statement', 'verdict', 'measured', 'causal check, or why it does not apply'], lines)}\n"
+        f"{table(['statement', 'verdict', 'measured', 'causal check, or why there is no verdict'], lines)}\n"
     )

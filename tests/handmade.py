@@ -14,6 +14,7 @@ from latentloop.config.positions import DisentangledConfig, LocalConfig
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.methods import Discrete
 from latentloop.model.build import build_model, weights_of
+from latentloop.tokens.vocabulary import SYNTAX
 from latentloop.train.checkpoint import Checkpoint
 
 P, NAMES, HEADS = 5, 12, 4
@@ -32,8 +33,9 @@ GRAPH = GraphConfig(nodes=NAMES)
 class Features:
     """Where each feature is kept, and how to read and write it."""
 
-    def __init__(self, *, slots: bool) -> None:
+    def __init__(self, *, slots: bool, pinned: bool) -> None:
         sizes = {"constant": 1, "name": NAMES, "value": P + 1, "=": 1, "sep": 1, "found": P + 1}
+        sizes |= {} if pinned else {"syntax": len(SYNTAX), "operation": len(TASK.operations), "rhs": 1}
         sizes |= {f"name {i}": NAMES for i in range(3)} if slots else {}
         sizes |= {f"value {i}": P + 1 for i in range(3)} | {"result": P + 1}
         self.at, self.count = {}, 0
@@ -42,7 +44,8 @@ class Features:
             self.count += size
         self.count = -(-self.count // HEADS) * HEADS  # heads share the width
         self.width = 2 * self.count
-        self.unit = (self.count / (CONSTANT**2 + 3)) ** 0.5  # what LayerNorm makes of 1
+        others = 3 if pinned else 6  # features that a token has besides
+        self.unit = (self.count / (CONSTANT**2 + others)) ** 0.5  # what LayerNorm makes of 1
 
     def write(self, matrix, name, which, column, amount=1.0):
         """Let a column of an output matrix, or of an embedding, write a feature."""
@@ -182,16 +185,40 @@ def _values_first(weights, features):
             features.read(head.matrix, 2 * features.width + head.start + value, "value", value)
 
 
-def handmade(circuit: str, *, random: bool = False) -> LatentLoop:
-    """A loaded model with the circuit ``names`` or ``values``, or with random weights in its place."""
+def _unpin(weights, features):
+    """Let every token decode to itself, and right-hand sides alone, which follow a ``=``, to what is computed."""
+    for factor, feature in (("syntax", "syntax"), ("operation", "operation"), ("variable", "name"), ("value", "value")):
+        table, readout = weights[f"embeddings.{factor}.weight"].T, weights[f"readouts.{factor}.weight"]
+        for which in range(len(features.at[feature])):
+            symbol = P + 1 if (feature, which) == ("value", P) else which  # N/A stands before empty
+            if feature in ("syntax", "operation"):
+                features.write(table, feature, which, symbol)
+            features.read(readout, symbol, feature, which, 4.0)
+        if factor != "syntax":
+            weights[f"readouts.{factor}.bias"].zero_()
+            weights[f"readouts.{factor}.bias"][P if factor == "value" else -1] = 0.5  # N/A, where there is nothing
+    head = Head(weights, features, 1, HEADS - 1, HEADS)
+    weights["positions.tables.0"][HEADS - 1, 1] = TARGET
+    head.copy("=", "rhs", 1)
+    into, bias = weights["layers.1.mlps.0.into.weight"], weights["layers.1.mlps.0.into.bias"]
+    for unit in range(P**3 + P**2 + P + 1):
+        features.read(into, unit, "rhs", 0, 4.0)
+        bias[unit] -= 4.0
+
+
+def handmade(circuit: str, *, random: bool = False, pinned: bool = True) -> LatentLoop:
+    """A loaded model with the circuit ``names`` or ``values``, or with random weights in its place.
+
+    Where it is not ``pinned``, which is for ``values`` alone, every token decides on all of its factors.
+    """
     names = circuit == "names"
-    features = Features(slots=names)
+    features = Features(slots=names, pinned=pinned)
     positions = DisentangledConfig(window=16, relative_width=32) if names else LocalConfig()
     model = ModelConfig(
         positions=positions, layers=2, heads=HEADS, width=features.width, mlp_ratio=1 if names else 2, dropout=0.0,
         **({} if names else {"first_heads": 1, "first_mlp": False}),
     )  # fmt: skip
-    run = RunConfig(method=Discrete(pin_static=True), task=TASK, graph=GRAPH, model=model)
+    run = RunConfig(method=Discrete(pin_static=pinned), task=TASK, graph=GRAPH, model=model)
     weights = {name: torch.from_numpy(weight.copy()) for name, weight in weights_of(build_model(run)).items()}
     if not random:
         weights = {name: torch.zeros_like(weight) for name, weight in weights.items()}
@@ -201,6 +228,8 @@ def handmade(circuit: str, *, random: bool = False) -> LatentLoop:
         _embed(weights, features)
         (_names_first if names else _values_first)(weights, features)
         _add(weights, features)
+        if not pinned:
+            _unpin(weights, features)
     else:
         torch.manual_seed(1)
         weights = {name: weight + 0.3 * torch.randn_like(weight) for name, weight in weights.items()}

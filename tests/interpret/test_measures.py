@@ -20,11 +20,12 @@ from latentloop.interpret.fourier import (
     summarize,
     transform,
 )
-from latentloop.interpret.frequencies import Singles, part_of, spectrum_of
+from latentloop.interpret.frequencies import Singles, _parts, part_of, spectrum_of
 from latentloop.interpret.heads import OTHERS, find_groups, moments, relative_variance
 from latentloop.interpret.residual import relative_change
 from latentloop.interpret.sharpness import entropy
 from latentloop.interpret.sinks import whole_pattern
+from latentloop.tokens.state import Layout
 
 RNG = np.random.default_rng(0)
 
@@ -196,6 +197,24 @@ def test_small_measures():
     assert entropy(torch.tensor([0.5, 0.5, 0.0])).item() == pytest.approx(np.log(2))
     assert relative_change(torch.tensor([3.0, 4.0]), torch.tensor([0.0, 1.0])).item() == pytest.approx(0.2)
     by_distance = torch.tensor([[[[0.7, 0.3], [0.2, 0.8]]]])  # queries at 2 and 3 of 4 tokens
-    assert torch.equal(
-        whole_pattern(None, by_distance, 4), torch.tensor([[[[0.0, 0.3, 0.7, 0.0], [0.0, 0.0, 0.8, 0.2]]]])
+    assert torch.equal(whole_pattern(by_distance, 4), torch.tensor([[[[0.0, 0.3, 0.7, 0.0], [0.0, 0.0, 0.8, 0.2]]]]))
+
+
+def test_the_part_taken_out_is_that_of_the_value_held():
+    values = torch.tensor([[1, 0, 2, 9, 1]])  # places in a grid of three values; the fourth node's is not in it
+    parent = torch.tensor([[[0, 0, 0], [0, 0, 2], [1, 0, 2], [0, 1, 2], [1, 3, 2]]])
+    there = torch.ones(1, 5, dtype=torch.bool)
+    layout = Layout(
+        mask=there,
+        exists=there,
+        rhs=torch.arange(5)[None],
+        operand=torch.zeros_like(parent),
+        parent=parent,
+        fan_in=torch.tensor([[0, 2, 3, 3, 3]]),
     )
+    part = torch.rand(2, 3, 3, 3, 4)
+    held = torch.tensor([[True, True, False, True, True]])
+    found = _parts(torch.where(values == 9, -1, values), held, layout, part)[0]
+    assert torch.equal(found[2], part[0, 0, 1, 2])  # empty
+    assert torch.equal(found[3], part[1, 1, 0, 2])  # holds a number
+    assert not found[[0, 1, 4]].any()  # a leaf, two operands, an operand that is missing

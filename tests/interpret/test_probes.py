@@ -1,12 +1,17 @@
 """Controlled data: exactly one thing varies, every answer is the oracle's, and a shared prefix changes nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from latentloop.config import ModelConfig, TaskConfig
 from latentloop.config.positions import PositionsConfig
+from latentloop.interpret.flow import KINDS, pairs
+from latentloop.interpret.nodes import at_nodes, with_nodes
 from latentloop.interpret.probes import (
+    LEAST_NODES,
     OPERANDS,
     RHS,
     labels,
@@ -58,6 +63,24 @@ def test_a_free_name_is_taken_where_there_is_one():
     some = scene(nodes=8)
     assert some.rhs not in some.base.names
     assert set(varied_names(some, RHS).problems.names[:, -1]) <= set(range(12)) - set(some.base.names[0].tolist())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("task", [TASK, replace(TASK, operations=("*",))])
+def test_pairs_differ_in_one_operand_and_in_the_answer(kind, task):
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        small = make_scene(task, LEAST_NODES, rng)  # both other nodes may have the operand's value
+        for operand in range(3):
+            probes = pairs(small, operand, kind, rng, 4)
+            assert (probes.answers[:4] != probes.answers[4:]).all()  # a product with 0 would be the same
+
+
+def test_an_answered_probe_differs_in_its_own_value_alone():
+    probes = varied_values(scene(), "VAR1")
+    answered = probes.answered()
+    assert (answered.state[:, :-1] == probes.state[:, :-1]).all()
+    assert (answered.state[:, -1] == probes.answers).all()
 
 
 @pytest.mark.parametrize("place", OPERANDS)
@@ -146,3 +169,15 @@ def test_a_shared_prefix_changes_nothing(encoding):
                 expected = bench.run()[:, -1]
             torch.testing.assert_close(changed[0, None, "logits.value"][:, 0], expected, rtol=1e-4, atol=1e-4)
             assert not torch.allclose(expected, logits[:, -1])
+
+
+def test_activations_at_right_hand_sides():
+    state, layout = encode_state(scene().probes().problems, VOCABULARY)
+    x = torch.rand(1, state.value.shape[1], 3)
+    nodes = at_nodes(x, layout)
+    assert torch.equal(nodes[0], x[0, layout.rhs[0]])
+    assert torch.equal(at_nodes(x[:, None], layout, axis=2)[:, 0], nodes)
+    assert at_nodes(nodes, layout) is nodes  # computed there alone
+    changed = with_nodes(x, layout, nodes + 1)
+    assert torch.allclose(at_nodes(changed, layout), nodes + 1)
+    assert int((changed != x).any(-1).sum()) == layout.rhs.shape[1]

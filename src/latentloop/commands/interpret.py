@@ -28,7 +28,7 @@ def interpret(
 
     Every analysis that applies to the model is run, and says why where it does not. Results, figures and one offline HTML page
     go to a folder. An analysis whose result is there already, for the same weights and settings, is not run again: after
-    Ctrl-C the same command goes on.
+    Ctrl-C the same command goes on. Verdicts are given on all that the folder holds of these weights.
 
     Args:
         model: Which model to open, and where it runs.
@@ -72,4 +72,6 @@ def interpret(
     else:
         standard_output().print(claims_table(document, model.title))
         standard_output().print(f"circuit: {study.circuit}")
+    if study.left_out:
+        errors.print(f"left out, as they are of other weights: {', '.join(study.left_out)}")
     errors.print(f"wrote {folder} and {written}")

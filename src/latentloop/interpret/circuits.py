@@ -1,8 +1,8 @@
 """What do head groups copy? The norm amplification of each factor's embeddings by the group's combined OV matrix.
 
 The OV matrix of a group is the sum over its heads of W_V W_O. Inputs are embeddings after the layer's own LayerNorm, without
-its bias, as attention sees them; the raw product is kept too. Where the first layer looks values up, the matrix of the last
-layer is also multiplied by that of the look-up. Cost: none, weights alone.
+its bias, as attention sees them; the raw product is kept too. Where the first layer looks values up, and does not bring names,
+the matrix of the last layer is also multiplied by that of the look-up. Cost: none, weights alone.
 """
 
 from dataclasses import dataclass
@@ -71,10 +71,12 @@ def factor_embeddings(model: Transformer) -> dict[str, Float[Tensor, "symbol wid
     return found
 
 
-def looked_up(model: Transformer, heads: Heads, x: Float[Tensor, "symbol width"]) -> Float[Tensor, "symbol width"]:
-    """Return what the first layer's look-up heads make of embeddings."""
-    first = ov_matrix(model, 0, heads.layers[0].lookups)
-    return normed(x, model.layers[0].attention_norm) @ first.mT  # pyrefly: ignore
+def looked_up(
+    model: Transformer, heads: Heads, x: Float[Tensor, "symbol width"], *, raw: bool
+) -> Float[Tensor, "symbol width"]:
+    """Return what the first layer's look-up heads make of embeddings, with the layer's LayerNorm or ``raw``, without it."""
+    x = x if raw else normed(x, model.layers[0].attention_norm)  # pyrefly: ignore
+    return x @ ov_matrix(model, 0, heads.layers[0].lookups).mT
 
 
 def analyze(subject: Subject, heads: Heads) -> Copies:
@@ -112,6 +114,6 @@ def _inputs(
     norms = [model.layers[number].attention_norm for number in (layer, 0)]
     own, first = ({f: normed(x, norm) for f, x in embeddings.items()} for norm in norms)  # pyrefly: ignore
     found = {"normed": (matrix, own), "raw": (matrix, embeddings)}
-    if layer and heads.layers[0].lookups:  # embeddings as they come through the look-up
+    if layer and heads.first_layer == "look-up":  # embeddings as they come through the look-up
         found["looked up"] = matrix @ ov_matrix(model, 0, heads.layers[0].lookups), first
     return found

@@ -1,8 +1,8 @@
 """What the results say of the paper's statements, and of the other circuit we found. No model is needed, only results.
 
 A statement is supported only if its measurement holds and a causal check does too; it is not supported if either fails; it
-does not apply where an analysis it rests on does not. "First" and "last" layer are meant literally: in a deeper model, what
-layers in between do supports neither.
+does not apply where an analysis it rests on does not, and is not computed where one was not run. "First" and "last" layer are
+meant literally: in a deeper model, what layers in between do supports neither.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from typing import Any, Literal
 from latentloop.interpret import findings
 from latentloop.interpret.findings import Finding
 
-Verdict = Literal["supported", "not supported", "does not apply"]
+Verdict = Literal["supported", "not supported", "does not apply", "not computed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +25,11 @@ class Claim:
     evidence: str
     """What was measured."""
     check: str
-    """What the intervention gave; or why the statement does not apply."""
+    """What the intervention gave; or why the statement does not apply, or is not computed."""
     measure: str
     """What the number is."""
     number: str
-    """One figure, for tables that have room for one; empty where the statement does not apply."""
+    """One figure, for tables that have room for one; empty where there is no verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ STATEMENTS: dict[str, Statement] = {
         number="share of (a,a,a) at the read-out",
     ),
     "few for sums": Statement(
-        text="Sums: the MLPs read values at few frequencies, so they compute with Fourier features, not with a table of values",
+        text="Sums: the MLPs read values at few frequencies",
         needs=("fourier",),
         find=findings.few("+"),
         number="frequencies that suffice",
@@ -130,8 +130,8 @@ STATEMENTS: dict[str, Statement] = {
         number="problems solved without the group needed least",
     ),
     "length": Statement(
-        text="The first layer's attention is a look-up that stays sharp at every size",
-        needs=("sharpness",),
+        text="The first layer's attention, where its circuit needs it, stays sharp at every size that was measured",
+        needs=("heads", "sharpness"),
         find=findings.stays_sharp,
         number="entropy at the largest size",
     ),
@@ -161,10 +161,13 @@ def judge(results: Mapping[str, Any], reasons: Mapping[str, str]) -> list[Claim]
     claims = []
     for name, row in STATEMENTS.items():
         missing = [need for need in row.needs if need not in results]
-        found = reasons.get(missing[0], "not computed") if missing else row.find(results)
+        reason = next((reasons[need] for need in missing if need in reasons), "")
         verdict: Verdict = "does not apply"
         evidence, check, number = "", "", ""
-        if isinstance(found, str):
+        found = reason if missing else row.find(results)
+        if missing and not reason:
+            verdict, check = "not computed", f"run {' and '.join(missing)}"
+        elif isinstance(found, str):
             check = found
         else:
             verdict = "supported" if found.holds and found.checked else "not supported"

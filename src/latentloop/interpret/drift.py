@@ -12,9 +12,9 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from latentloop.interpret.ablation import ablation_problems
+from latentloop.interpret.nodes import at_nodes, node_values
 from latentloop.interpret.subject import Subject
 from latentloop.model.recurrence import Fixed, iterate
-from latentloop.task.graph import EMPTY
 from latentloop.task.oracle import solve, trace
 from latentloop.tokens.state import encode_state
 
@@ -48,23 +48,18 @@ def analyze(subject: Subject) -> Drift:
     states = trace(problems)
     state, layout = encode_state(problems, subject.vocabulary)
     state, layout = state.to(device), layout.to(device)
-    exists, modulus = problems.exists, problems.modulus
+    exists = problems.exists
     right, known_right, change, margin = [], [], [], []
     before = None
     total = model.method.iterations or int(depths.max()) + BEYOND
     for number, (reached, output) in enumerate(iterate(model, state, layout, Fixed(total)), 1):
-        symbols = layout.read(reached.value).cpu().numpy()
-        said = np.where(symbols < modulus, symbols, EMPTY)
+        said = node_values(reached, layout, problems.modulus)
         truth = states[min(number, len(states) - 1)]
         known = exists & (depths <= number)
         right.append(float((said == truth)[exists].mean()))
         known_right.append(float((said == truth)[known].mean()))
-        pinned = model.method.pin_static
-        index = layout.rhs[..., None]
-        hidden = output.hidden if pinned else output.hidden.gather(1, index.expand(-1, -1, output.hidden.shape[-1]))
-        logits = output.logits["value"]
-        logits = logits if pinned else logits.gather(1, index.expand(-1, -1, logits.shape[-1]))
-        top = logits.topk(2).values.cpu().numpy()
+        hidden = at_nodes(output.hidden, layout)
+        top = at_nodes(output.logits["value"], layout).topk(2).values.cpu().numpy()
         margin.append(float(np.median((top[..., 0] - top[..., 1])[known])))
         moved = 0.0
         if before is not None:

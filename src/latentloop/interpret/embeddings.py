@@ -1,7 +1,7 @@
 """How are values laid out where the last MLPs read them? Cosine similarity of new-value embeddings, from weights and measured.
 
 From weights, new_value_i(v) is the OV matrix of operand i's group times the embedding of v (through the look-up, where the
-first layer has one). Measured, it is what the last layer's attention adds when operand i is worth v: outputs for random
+first layer is one). Measured, it is what the last layer's attention adds when operand i is worth v: outputs for random
 values are fitted by a constant and one vector for each operand and value, whose mean over numbers is 0. A circulant
 similarity depends on v - w alone; what that explains of the similarities off the diagonal is the circulant score.
 Cost: 1,024 probes for each number of operands.
@@ -49,7 +49,7 @@ class NewValues:
     similarity: Float[ndarray, "row row"] | None
     """Cosines of the vectors from weights, operand by operand; None where operands share heads, or there are more layers."""
     raw_similarity: Float[ndarray, "row row"] | None
-    """The same without the LayerNorm."""
+    """The same without any LayerNorm."""
     measured: dict[str, Additive]
     """By the number of operands of the equation: "3", "2" and "1"."""
     measured_similarity: Float[ndarray, "number number"]
@@ -99,8 +99,8 @@ def new_values(subject: Subject, heads: Heads, *, raw: bool) -> Float[Tensor, "o
     model, last = subject.model, len(heads.layers) - 1
     x = factor_embeddings(model)["value"]
     norm = model.layers[last].attention_norm
-    if last > 0 and heads.layers[0].lookups:
-        x = looked_up(model, heads, x)
+    if last > 0 and heads.first_layer == "look-up":
+        x = looked_up(model, heads, x, raw=raw)
     x = x if raw else normed(x, norm)  # pyrefly: ignore
     groups = heads.layers[last].values_at_rhs
     return torch.stack([x @ ov_matrix(model, last, groups[place]).mT for place in OPERANDS])

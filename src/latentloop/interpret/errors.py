@@ -6,7 +6,6 @@ is the decoded value what the model's own state gives? The first that fails is t
 is still to be computed; where depth < iteration it is there already. Cost: one roll-out of all problems with attention kept.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,11 +17,12 @@ from torch import Tensor
 from latentloop.config import MAX_FAN_IN
 from latentloop.interpret.embeddings import NewValues
 from latentloop.interpret.heads import Heads
+from latentloop.interpret.nodes import at_nodes, node_values
 from latentloop.interpret.probes import OPERANDS
 from latentloop.interpret.subject import Subject
 from latentloop.model.capture import capture
 from latentloop.model.recurrence import update
-from latentloop.task.graph import EMPTY, Problems
+from latentloop.task.graph import Problems
 from latentloop.task.oracle import solve
 from latentloop.task.oracle import update as true_update
 from latentloop.task.splits import published_problems
@@ -59,56 +59,54 @@ class Errors:
     """Counts of the group's attention; rows are depth >= iteration and depth < iteration; wrong values first."""
     cosine_edges: Float[ndarray, "edge"]
     cosine: Int[ndarray, "row operand correct bin"]
-    low_attention: Float[ndarray, "row"]
-    """Share of operands that get less than the threshold of attention, by row."""
+
+
+def unfound(heads: Heads) -> str:
+    """Return why errors cannot be put down to the first layer, or nothing."""
+    if heads.first_layer == "neither":
+        return "the first layer has neither a head group for every name nor a look-up to put errors down to"
+    return ""
 
 
 @torch.inference_mode()
-def analyze(
-    subject: Subject, heads: Heads, values: NewValues, advance: Callable[[int], None] = lambda done: None
-) -> Errors:
+def analyze(subject: Subject, heads: Heads, values: NewValues) -> Errors:
     """Roll the model out on plain problems."""
-    first = heads.layers[0]
-    names = all(first.names_at_rhs[place] for place in OPERANDS)
-    layers, nodes = len(heads.layers), subject.size.nodes
+    assert len(heads.layers) > 1
+    assert not unfound(heads)
+    nodes = subject.size.nodes
     problems = published_problems(subject.task, nodes, subject.settings.instances)
-    tally = _Tally(subject, heads, values, names=names)
+    tally = _Tally(subject, heads, values)
     length = 8 * nodes
-    room = max(1, PATTERNS_AT_ONCE // (length**2 * first.norm.shape[1]))
-    assert layers > 1
+    room = max(1, PATTERNS_AT_ONCE // (length**2 * heads.layers[0].norm.shape[1]))
     for start in range(0, len(problems), room):
-        some = problems[start : start + room]
-        tally.roll_out(some)
-        advance(len(some))
+        tally.roll_out(problems[start : start + room])
     wrong = tally.counts
     return Errors(
         instances=len(problems),
         nodes=nodes,
         checked=tally.checked,
         counts={source: int(wrong[place]) for place, source in enumerate(SOURCES)},
-        circuit="names" if names else "look-up",
+        circuit=heads.first_layer,
         grouped=values.grouped,
         attention_edges=tally.attention_edges,
         attention=tally.attention,
         cosine_edges=tally.cosine_edges,
         cosine=tally.cosine,
-        low_attention=tally.low / np.maximum(tally.seen, 1),
     )
 
 
 class _Tally:
     """Counts over all problems."""
 
-    def __init__(self, subject: Subject, heads: Heads, values: NewValues, *, names: bool) -> None:
-        self.subject, self.values, self.names = subject, values, names
+    def __init__(self, subject: Subject, heads: Heads, values: NewValues) -> None:
+        self.subject, self.values, self.names = subject, values, heads.first_layer == "names"
         first = heads.layers[0]
-        self.groups = [first.names_at_rhs[place] if names else first.lookups for place in OPERANDS]
+        self.groups = [first.names_at_rhs[place] if self.names else first.lookups for place in OPERANDS]
         self.attention_edges, self.cosine_edges = np.linspace(0, 1, BINS + 1), np.linspace(-1, 1, BINS + 1)
         self.attention = np.zeros((2, MAX_FAN_IN, 2, BINS), np.int64)
         self.cosine = np.zeros((2, MAX_FAN_IN, 2, BINS), np.int64)
         self.counts = np.zeros(len(SOURCES), np.int64)
         self.checked = 0
-        self.low, self.seen = np.zeros(2), np.zeros(2)
 
     def roll_out(self, problems: Problems) -> None:
         """Follow some problems beyond their solution; a state that repeats is counted on, but not computed again."""
@@ -129,8 +127,8 @@ class _Tally:
                     following, _ = update(subject.model, state, layout)
                 attention[rows] = self._attention(first[iteration - 1, 0, "pattern"], state, layout)
                 cosine[rows] = self._cosine(second[iteration - 1, last, "head_out"], state, layout)
-                before = _node_values(state, layout, problems.modulus)
-                after = _node_values(following, layout, problems.modulus)
+                before = node_values(state, layout, problems.modulus)
+                after = node_values(following, layout, problems.modulus)
                 right[rows] = after == true_update(problems[rows], before)
                 going = following.differs(state, layout)
                 state, layout, rows = following[going], layout[going], rows[going.cpu().numpy()]
@@ -150,9 +148,6 @@ class _Tally:
                 ):
                     numbers = found[some][:, operand]
                     counts[row, operand, correct] += np.histogram(numbers[~np.isnan(numbers)].clip(-1, 1), edges)[0]
-        known = ~np.isnan(attention[chosen])
-        self.seen[row] += known.sum()
-        self.low[row] += (attention[chosen] < ATTENTION).sum()
         if row:
             return
         self.checked += int(chosen.sum())
@@ -180,9 +175,7 @@ class _Tally:
 
     def _cosine(self, outputs: Tensor, state: State, layout: Layout) -> Float[ndarray, "batch node 3"]:
         """Return the cosine of what each operand's heads add with what they should add."""
-        if outputs.shape[2] != layout.rhs.shape[1]:  # computed everywhere
-            index = layout.rhs[:, None, :, None].expand(-1, outputs.shape[1], -1, outputs.shape[-1])
-            outputs = outputs.gather(2, index)
+        outputs = at_nodes(outputs, layout, axis=2)
         modulus = self.subject.task.modulus
         symbols = layout.read(state.value).clamp(max=modulus)  # what is no number counts as empty
         held = symbols.gather(1, layout.parent.flatten(1)).unflatten(1, layout.parent.shape[1:])  # [batch, node, 3]
@@ -211,8 +204,3 @@ def attribute(
     first = (attention < ATTENTION).any(-1)
     second = (cosine < COSINE).any(-1)
     return np.select([leaf, first, second], [3, 0, 1], 2)
-
-
-def _node_values(state: State, layout: Layout, modulus: int) -> ndarray:
-    symbols = layout.read(state.value).cpu().numpy()
-    return np.where((symbols < modulus) & layout.exists.cpu().numpy(), symbols, EMPTY).astype(np.int8)

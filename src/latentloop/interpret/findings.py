@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from latentloop.interpret.fourier import LEAST
 from latentloop.interpret.heads import OTHERS
 from latentloop.interpret.probes import OPERANDS
 
@@ -37,7 +38,7 @@ class Finding:
 
 
 def names(results: Mapping[str, Any]) -> Finding | str:
-    """Names of operands are copied to the right-hand side by the first layer."""
+    """Judge whether the first layer copies the names of operands to the right-hand side."""
     first = results["heads"].layers[0]
     if len(results["heads"].layers) < 2:
         return "the model has one layer"
@@ -56,7 +57,7 @@ def names(results: Mapping[str, Any]) -> Finding | str:
 
 
 def values(results: Mapping[str, Any]) -> Finding | str:
-    """Each operand has heads of its own in the last layer."""
+    """Judge whether each operand has heads of its own in the last layer."""
     last = results["heads"].layers[-1]
     number = len(results["heads"].layers) - 1
     groups = {place: last.values_at_rhs[place] for place in OPERANDS}
@@ -74,7 +75,7 @@ def values(results: Mapping[str, Any]) -> Finding | str:
 
 
 def gather(results: Mapping[str, Any]) -> Finding | str:
-    """The last layer's heads together bring all three values to the right-hand side."""
+    """Judge whether the last layer's heads together bring all three values to the right-hand side."""
     moved = results["flow"].attention["value"][-1, :, -1]
     last = results["heads"].layers[-1]
     ratio = last.by_value[:, -1].max(1)
@@ -88,7 +89,7 @@ def gather(results: Mapping[str, Any]) -> Finding | str:
 
 
 def lookup(results: Mapping[str, Any]) -> Finding | str:
-    """The first layer finds values where operands stand."""
+    """Judge whether the first layer finds values where operands stand."""
     layers = results["heads"].layers
     if len(layers) < 2:
         return "the model has one layer"
@@ -105,7 +106,7 @@ def lookup(results: Mapping[str, Any]) -> Finding | str:
 
 
 def first_mlp(results: Mapping[str, Any]) -> Finding | str:
-    """The first layer's MLP does little."""
+    """Judge whether the first layer's MLP does little."""
     changes = results["residual"]
     mine = [x for x, layer in zip(changes.change, changes.layer_of, strict=True) if layer == 0]
     if not mine or len(results["heads"].layers) < 2:
@@ -123,26 +124,31 @@ def first_mlp(results: Mapping[str, Any]) -> Finding | str:
 
 
 def geometry(which: str) -> Callable[[Mapping[str, Any]], Finding | str]:
-    """How vectors of values lie to each other: ``circulant`` or ``orthogonality``; from weights where there are such."""
+    """Judge how measured vectors of values lie to each other: ``circulant`` or ``orthogonality``.
+
+    The check exchanges the same vectors. It shows that the model uses them, not how they lie.
+    """
 
     def find(results: Mapping[str, Any]) -> Finding | str:
         found = results["embeddings"]
+        modulus = found.measured[str(len(OPERANDS))].vectors.shape[1] - 1  # the last symbol is empty
+        if which == "circulant" and modulus < LEAST:
+            return f"{modulus} values have too few differences to tell a circle by: at least {LEAST}"
         scores = getattr(found, which)
-        kind = "weights" if "weights" in scores else "measured"
-        score = scores[kind]
+        weights = f"; {scores['weights']:.2f} of those from weights" if "weights" in scores else ""
         return Finding(
-            holds=bool(score >= GEOMETRY),
-            evidence=f"{which} score {score:.2f} (of {kind} vectors)",
+            holds=bool(scores["measured"] >= GEOMETRY),
+            evidence=f"{which} score {scores['measured']:.2f} of measured vectors{weights}",
             checked=bool(found.moved >= MOVED),
-            check=f"one operand's vector exchanged for that of another value: {found.moved:.0%} of answers move",
-            number=f"{score:.2f}",
+            check=f"these vectors are used: exchange one for that of another value, and {found.moved:.0%} of answers move",
+            number=f"{scores['measured']:.2f}",
         )
 
     return find
 
 
 def frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
-    """Results of one operation end in (a,a,a), and need it."""
+    """Judge whether results of one operation end in (a,a,a), and need it."""
 
     def find(results: Mapping[str, Any]) -> Finding | str:
         pattern = _pattern(results, operation)
@@ -152,12 +158,17 @@ def frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
         shares = [sites[0].diagonal, sites[-2].diagonal, sites[-1].diagonal]
         others = without.solved_without[1:-1].min()
         grown = ", ".join(f"{share:.0%}" for share in shares)
-        bias = f"{sites[0].energy[0]:.0%} to {sites[-1].energy[0]:.0%}"
+        bias = [sites[0].energy[0], sites[-2].energy[0]]
         gone = without.solved_without[-1]
         return Finding(
-            holds=bool(pattern.right >= MOVED and shares[-1] >= 0.5 and shares[0] < shares[1] <= shares[2] + 0.01),
+            holds=bool(
+                pattern.right >= MOVED
+                and shares[-1] >= 0.5
+                and shares[0] < shares[1] <= shares[2] + 0.01
+                and bias[1] < bias[0]
+            ),
             evidence=f"share of (a,a,a) in what varies, at the first pre-activation, the last output, the read-out: {grown}; "
-            f"share of the bias from {bias}",
+            f"share of the bias at the first two: {_percent(bias)}",
             checked=bool(
                 without.solved > BROKEN and gone <= BROKEN * without.solved and _unharmed(others, without.solved)
             ),
@@ -169,7 +180,7 @@ def frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
 
 
 def few(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
-    """Few frequencies suffice where values enter the MLPs, for one operation by itself."""
+    """Judge whether few frequencies suffice where values enter the MLPs, for one operation by itself."""
 
     def find(results: Mapping[str, Any]) -> Finding | str:
         pattern = _pattern(results, operation)
@@ -194,10 +205,10 @@ def few(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
 
 
 def needed(results: Mapping[str, Any]) -> Finding | str:
-    """Groups are needed, other heads are not."""
+    """Judge whether groups are needed and other heads are not."""
     found = results["ablation"]
     groups = [part for part in found.parts if part.heads and not part.part.startswith("head ")]
-    named = [part for part in groups if part.part != OTHERS and part.part != "name of RHS"]
+    named = [part for part in groups if part.part != OTHERS]
     others = [part for part in groups if part.part == OTHERS]
     if not named:
         return "no head group was found"
@@ -213,23 +224,30 @@ def needed(results: Mapping[str, Any]) -> Finding | str:
 
 
 def stays_sharp(results: Mapping[str, Any]) -> Finding | str:
-    """The first layer's attention stays sharp, and may be sharper still."""
-    found = results["sharpness"]
-    curves = found.at_rhs[0].mean(1), found.at_operands[0].mean(1)
-    best = min(curves, key=lambda curve: curve[-1])
+    """Judge whether the first layer's attention stays sharp where the circuit needs it, and may be sharper still."""
+    found, kind = results["sharpness"], results["heads"].first_layer
+    if kind == "neither":
+        return "the first layer has neither a head group for every name nor a look-up"
+    if len(found.sizes) < 2:
+        return f"one size was measured, N = {found.sizes[0]}"
+    place = "right-hand sides" if kind == "names" else "operands"
+    entropies = found.at_rhs[0] if kind == "names" else found.at_operands[0]
+    if entropies is None:
+        return f"the first layer is not computed at {place}"
+    curve = entropies.mean(1)
     return Finding(
-        holds=bool(best[-1] <= 0.5 or best[-1] <= best[0] + 0.1),
-        evidence=f"entropy of the first layer {best[0]:.2f} nats at N = {found.sizes[0]}, "
-        f"{best[-1]:.2f} at N = {found.sizes[-1]}",
+        holds=bool(curve.max() <= 0.5 or curve.max() <= curve[0] + 0.1),
+        evidence=f"entropy of the first layer at {place}: {curve[0]:.2f} nats at N = {found.sizes[0]}, "
+        f"{curve[-1]:.2f} at N = {found.sizes[-1]}, at most {curve.max():.2f}",
         checked=bool(_unharmed(found.sharpened[0], found.solved) and found.solved > BROKEN),
         check=f"with scores a hundred times as large, {found.sharpened[0]:.0%} of problems are solved, "
         f"{found.solved:.0%} as they are",
-        number=f"{best[-1]:.2f} nats",
+        number=f"{curve[-1]:.2f} nats",
     )
 
 
 def carried(results: Mapping[str, Any]) -> Finding | str:
-    """Wrong values stay."""
+    """Judge whether wrong values stay."""
     found = results["recompute"]
     return Finding(
         holds=bool(found.undisturbed >= MOVED),
@@ -241,7 +259,7 @@ def carried(results: Mapping[str, Any]) -> Finding | str:
 
 
 def corrected(results: Mapping[str, Any]) -> Finding | str:
-    """Wrong values are computed again."""
+    """Judge whether wrong values are computed again."""
     found = results["recompute"]
     return Finding(
         holds=bool(found.undisturbed >= MOVED),
@@ -254,7 +272,7 @@ def corrected(results: Mapping[str, Any]) -> Finding | str:
 
 
 def state_holds(results: Mapping[str, Any]) -> Finding | str:
-    """The state can be read, and is what the next iteration works with."""
+    """Judge whether the state can be read, and is what the next iteration works with."""
     drifted, between = results["drift"], results["iterations"]
     worst = float(drifted.known_right.min())
     return Finding(

@@ -54,18 +54,21 @@ class Flow:
 def pairs(scene: Scene, operand: int, kind: str, rng: np.random.Generator, count: int) -> Probes:
     """Return samples to patch, then as many samples to patch from, which differ in one operand."""
     modulus = scene.task.modulus
-    values = rng.integers(0, modulus, (count, MAX_FAN_IN))
+    least = 1 if scene.task.operations[0] == "*" else 0  # a product with 0 would not move
+    values = rng.integers(least, modulus, (count, MAX_FAN_IN))
     other = values.copy()
     if kind == "value":
         other[:, operand] = (values[:, operand] + rng.integers(1, modulus, count)) % modulus
         return scene.probes(values=np.concatenate([values, other]))
-    values[:] = scene.values
+    values = np.maximum(scene.values, least)
     nodes = np.repeat(np.arange(scene.nodes - MAX_FAN_IN, scene.nodes)[None], 2 * count, axis=0)
-    state = scene.probes(values=values[:1]).state[0]
-    others = np.flatnonzero((state[:-1] != scene.values[operand]) & (scene.base.names[0] != scene.rhs))
-    others = np.setdiff1d(others, nodes[0])
+    held = scene.probes(values=values[None]).state[0, :-1]
+    others = np.setdiff1d(np.flatnonzero(scene.base.names[0] != scene.rhs), nodes[0])
+    if (held[others] == values[operand]).all():  # as in a small problem: the operand gets another value
+        values[operand] = least + (values[operand] + 1 - least) % (modulus - least)
+    others = others[held[others] != values[operand]]
     nodes[:, operand] = np.concatenate([nodes[:count, operand], rng.choice(others, count)])
-    return scene.probes(values=np.repeat(values[:1], 2 * count, axis=0), chosen=nodes)
+    return scene.probes(values=np.repeat(values[None], 2 * count, axis=0), chosen=nodes)
 
 
 def analyze(subject: Subject, heads: Heads) -> Flow:
@@ -84,7 +87,7 @@ def analyze(subject: Subject, heads: Heads) -> Flow:
                 for layer in range(layers):
                     for place, label in enumerate(positions):
                         if layer == layers - 1 and label != RHS:
-                            continue  # what other tokens get in the last layer, nobody reads
+                            continue  # other tokens of the last layer are never used
                         share = pair.moved("head_out", layer, label)
                         moved["attention", kind][layer, operand, place] += share / subject.settings.scenes
                         share = pair.moved("resid_post", layer, label)
@@ -130,7 +133,8 @@ class Pair:
         value: Tensor = self.seen[0, layer, name]
         with patch(self.model, name, value, layer=layer, positions=[self.bench.position(label, layer)], heads=heads):
             answers = self.bench.answers(slice(0, len(self.before))).numpy()
-        return float((answers == self.after)[self.after != self.before].mean())
+        able = self.after != self.before  # with some operations not all answers can move
+        return float((answers == self.after)[able].mean()) if able.any() else 0.0
 
 
 def _groups(heads: Heads, layer: int, kind: str, operand: int) -> list[tuple[str, str, list[int]]]:

@@ -4,7 +4,7 @@ Activations at the right-hand side of the probe are a function of the three oper
 the full cube of frequencies (the conjugate of frequency j is -j mod p), falls into the paper's seven groups. A sum of equal
 signs lives in (a, a, a); for differences, frequencies of subtracted operands change their sign first; for products, values
 run through the powers of a primitive root, so that frequencies are characters of the multiplicative group. Cost: p^3 probes
-for each operation.
+for each operation, twice.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ from numpy import ndarray
 from torch import Tensor
 
 from latentloop.config import MAX_FAN_IN
-from latentloop.interpret.frequencies import DIAGONAL, GROUPS, Frequencies, ablate
-from latentloop.interpret.probes import value_grid
+from latentloop.interpret.frequencies import DIAGONAL, GROUPS, Frequencies, Grids, ablate
+from latentloop.interpret.probes import Probes, value_grid
 from latentloop.interpret.shared import Bench
 from latentloop.interpret.subject import Subject
 from latentloop.model.capture import capture
 
 GROUP_OPERATIONS = ("+", "-", "*")
 """Operations whose results are a group's: those of an added row may be anything."""
-MOST = 31
-"""Largest modulus whose cube is probed."""
+LEAST, MOST = 5, 31
+"""Moduli whose cube is probed: smaller ones have next to no frequencies, larger ones too many triples."""
 BINS = 40
 
 
@@ -127,13 +127,18 @@ def sites_of(subject: Subject) -> dict[str, tuple[int | None, str]]:
     return found | {"read-out": (None, "logits.value")}
 
 
-def grid_activations(
-    subject: Subject, operation: str, wanted: dict[str, tuple[int | None, str]]
-) -> tuple[dict[str, Float[Tensor, "x y z unit"]], float]:
-    """Run every triple of values of one operation; return activations at the right-hand side, and the share right."""
+def grid_of(subject: Subject, operation: str) -> Probes:
+    """Return a probe for every triple of values of one operation."""
     values, _ = operands_of(operation, subject.task.modulus)
     scene = next(iter(subject.scenes(key=8)))
-    bench = Bench(subject.model, value_grid(scene, [operation] * (MAX_FAN_IN - 1), values))
+    return value_grid(scene, [operation] * (MAX_FAN_IN - 1), values)
+
+
+def grid_activations(
+    subject: Subject, probes: Probes, wanted: dict[str, tuple[int | None, str]]
+) -> tuple[dict[str, Float[Tensor, "x y z unit"]], float]:
+    """Run a grid of probes; return activations at the right-hand side, and the share right."""
+    bench = Bench(subject.model, probes)
     parts: dict[str, list[Tensor]] = {name: [] for name in wanted}
     right = 0
     for rows in bench.chunks():
@@ -142,7 +147,7 @@ def grid_activations(
         right += int((said == bench.probes.answers[rows]).sum())
         for title, (layer, name) in wanted.items():
             parts[title].append(seen[0, layer, name][:, -1].cpu())
-    shape = (len(values),) * MAX_FAN_IN
+    shape = (round(len(probes) ** (1 / MAX_FAN_IN)),) * MAX_FAN_IN
     return {title: torch.cat(some).unflatten(0, shape) for title, some in parts.items()}, right / len(bench.probes)
 
 
@@ -155,16 +160,19 @@ def analyze(subject: Subject) -> Spectra:
     for operation in (known for known in subject.task.operations if known in GROUP_OPERATIONS):
         values, signs = operands_of(operation, subject.task.modulus)
         groups = frequency_groups(len(values), signs)
-        grids, right = grid_activations(subject, operation, sites_of(subject) | ends)
-        before, after = grids.pop("before"), grids.pop("after")
-        grids["read-out"] = grids["read-out"][..., : subject.task.modulus]
+        probes = grid_of(subject, operation)
+        seen, right = grid_activations(subject, probes, sites_of(subject) | ends)
+        answered, _ = grid_activations(subject, probes.answered(), ends)
+        before, after = seen.pop("before"), seen.pop("after")
+        added = torch.stack([after - before, answered["after"] - answered["before"]])
+        seen["read-out"] = seen["read-out"][..., : subject.task.modulus]
         found.append(
             Pattern(
                 name=f"a {operation} b {operation} c",
-                sites=[summarize(title, transform(grids.pop(title)), groups) for title in list(grids)],
+                sites=[summarize(title, transform(seen.pop(title)), groups) for title in list(seen)],
                 right=right,
-                triples=len(values) ** MAX_FAN_IN,
-                without=ablate(subject, operation, before, after, values, groups),
+                triples=len(probes),
+                without=ablate(subject, operation, Grids(before=before, after=after, added=added), values, groups),
             )
         )
     return Spectra(patterns=found, groups=list(GROUPS))

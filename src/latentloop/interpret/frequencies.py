@@ -1,14 +1,16 @@
 """Which frequencies does the answer need? Take one group of them out of what the last layer's MLPs add.
 
-What the MLPs add at the right-hand side of a sum of three is a function of three values; its part in a frequency group is
-subtracted wherever such a sum stands. Measured on all triples at once, and on whole problems, iteration by iteration: the
-share fully solved. To keep (0,0,0) and (a,a,a) alone is to average over all triples of one sum, which a model that is right
-everywhere survives; so the sharper question is asked where values enter the MLPs: which frequencies of each operand's value
-do they need there? Cost: a roll-out of problems for each group.
+What the MLPs add at the right-hand side of a sum of three is a function of three values, and of whether the result is there
+already: a model that keeps values adds something else then. Both functions are measured, with the right-hand side empty and
+with its answer in it. Of the one that fits, the part in a frequency group is subtracted wherever such a sum stands: on all
+triples at once, and in whole problems, iteration by iteration. To keep (0,0,0) and (a,a,a) alone is to average over all
+triples of one sum, which a model that is right everywhere survives; so the sharper question is asked where values enter the
+MLPs: which frequencies of each operand's value do they need there? Cost: a roll-out of problems for each group.
 """
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,6 +20,7 @@ from torch import Tensor
 
 from latentloop.config import MAX_FAN_IN, GraphConfig, TaskConfig
 from latentloop.interpret.ablation import NODES
+from latentloop.interpret.nodes import at_nodes, with_nodes
 from latentloop.interpret.subject import INTERPRET, Subject
 from latentloop.model.capture import patch
 from latentloop.model.recurrence import update
@@ -41,12 +44,12 @@ class Frequencies:
 
     triples_without: Float[ndarray, "group"]
     """Share of triples right without each group."""
-    triples_only: float
-    """... and with (0,0,0) and (a,a,a) alone."""
     solved_without: Float[ndarray, "group"]
-    """Share of problems of sums of three that are fully solved."""
+    """Share of problems of sums of three that are fully solved without each group ..."""
     solved_only: float
+    """... with (0,0,0) and (a,a,a) alone, ..."""
     solved: float
+    """... and with all groups."""
     entering: Float[ndarray, "frequency"]
     """Share of the energy of single values, where they enter the MLPs, at frequencies 1, 2, .. (p - 1) / 2."""
     triples_without_entering: Float[ndarray, "frequency"]
@@ -68,43 +71,40 @@ def part_of(spectrum: Complex[Tensor, "j k half unit"], chosen: Bool[ndarray, "j
     return torch.fft.irfftn(spectrum * kept[..., None], s=chosen.shape, dim=(0, 1, 2))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Grids:
+    """The residual stream at the right-hand side of every triple of values, around the last layer's MLPs."""
+
+    before: Float[Tensor, "x y z unit"]
+    after: Float[Tensor, "x y z unit"]
+    added: Float[Tensor, "held x y z unit"]
+    """What the MLPs add: where the right-hand side is empty, and where it holds its answer."""
+
+
 def ablate(
-    subject: Subject,
-    operation: str,
-    before: Float[Tensor, "x y z unit"],
-    after: Float[Tensor, "x y z unit"],
-    values: list[int],
-    groups: Int[ndarray, "j k l"],
+    subject: Subject, operation: str, grids: Grids, values: list[int], groups: Int[ndarray, "j k l"]
 ) -> Frequencies:
-    """Remove each group from what the MLPs add to ``before``, then all but two; values are in the order of the grid."""
+    """Remove each group from what the MLPs add, then all but two; values are in the order of the grid."""
     model, device = subject.model, subject.model.norm.weight.device
-    added = after - before
     answers = torch.from_numpy(_answers(operation, values, subject.task.modulus))
     task = TaskConfig(operations=(operation,), modulus=subject.task.modulus, names=subject.task.names)
     graph = GraphConfig(nodes=min(NODES, subject.size.nodes), family="triples")
     problems = sample(task, graph, subject.settings.rollouts, generator(subject.settings.seed, INTERPRET, 9))
-    spectrum = spectrum_of(added)
-    rest = added.double()
-    on_triples, on_problems = [], []
-
-    def remove(part: Float[Tensor, "x y z unit"]) -> None:
-        part = part.float()
-        logits = model.read(model.norm((after - part).to(device)))["value"].cpu()
-        on_triples.append(float((logits.argmax(-1) == answers).float().mean()))
-        on_problems.append(_solved(subject, problems, part.to(device), values))
-
+    spectra = [spectrum_of(added) for added in grids.added]
+    rest = grids.added.double()
+    triples_without, solved_without = [], []
     for group in range(len(GROUPS)):
-        part = part_of(spectrum, groups == group)
-        remove(part)
+        part = torch.stack([part_of(spectrum, groups == group) for spectrum in spectra])
+        logits = model.read(model.norm((grids.after - part[0].float()).to(device)))["value"].cpu()
+        triples_without.append(float((logits.argmax(-1) == answers).float().mean()))
+        solved_without.append(_solved(subject, problems, part.float().to(device), values))
         if group in (0, DIAGONAL):
             rest = rest - part
-    remove(rest)  # all but (0,0,0) and (a,a,a)
-    energy, without, strongest = _entering(subject, before, answers)
+    energy, without, strongest = _entering(subject, grids.before, answers)
     return Frequencies(
-        triples_without=np.array(on_triples[:-1]),
-        triples_only=on_triples[-1],
-        solved_without=np.array(on_problems[:-1]),
-        solved_only=on_problems[-1],
+        triples_without=np.array(triples_without),
+        solved_without=np.array(solved_without),
+        solved_only=_solved(subject, problems, rest.float().to(device), values),
         solved=_solved(subject, problems, None, values),
         entering=energy,
         triples_without_entering=without,
@@ -174,7 +174,9 @@ def _finished(subject: Subject, x: Float[Tensor, "row width"]) -> Int[Tensor, "r
     return subject.model.read(subject.model.norm(x))["value"].argmax(-1).cpu()
 
 
-def _solved(subject: Subject, problems: Problems, part: Float[Tensor, "x y z unit"] | None, values: list[int]) -> float:
+def _solved(
+    subject: Subject, problems: Problems, part: Float[Tensor, "held x y z unit"] | None, values: list[int]
+) -> float:
     """Return the share of problems fully solved when a part is taken out wherever an equation has three known operands."""
     model = subject.model
     last = len(model.layers) - 1
@@ -187,13 +189,13 @@ def _solved(subject: Subject, problems: Problems, part: Float[Tensor, "x y z uni
     reached = state.value.clone()  # [batch, pos]
     rows = torch.arange(len(problems), device=device)
     for _ in range(int(solution.depths.max())):
+        mine = layout[rows]
         with ExitStack() as stack:
             if part is not None:
-                less = _at_queries(
-                    model.method.pin_static, layout[rows], _parts(index[state.value], layout[rows], part)
-                )
-                stack.enter_context(patch(model, "resid_post", lambda x, less=less: x - less, layer=last))
-            following, _ = update(model, state, layout[rows])
+                held = mine.read(state.value) < problems.modulus  # [batch, node]
+                taken = partial(_without, layout=mine, less=_parts(index[state.value], held, mine, part))
+                stack.enter_context(patch(model, "resid_post", taken, layer=last))
+            following, _ = update(model, state, mine)
         reached[rows] = following.value
         going = following.differs(state, layout[rows])
         if not going.any():
@@ -203,18 +205,20 @@ def _solved(subject: Subject, problems: Problems, part: Float[Tensor, "x y z uni
     return float((said == solution.values).all(1).mean())
 
 
-def _parts(places: Int[Tensor, "batch pos"], layout: Layout, part: Tensor) -> Float[Tensor, "batch node unit"]:
-    """Return what to take out at each equation: nothing where one of three operands is missing or not in the grid."""
+def _parts(
+    places: Int[Tensor, "batch pos"], held: Bool[Tensor, "batch node"], layout: Layout, part: Tensor
+) -> Float[Tensor, "batch node unit"]:
+    """Return what to take out at each equation: nothing where one of three operands is missing or not in the grid.
+
+    An equation that holds a number, right or wrong, is taken for one that holds its answer.
+    """
     values = layout.read(places)  # [batch, node]
     operands = values.gather(1, layout.parent.flatten(1)).unflatten(1, layout.parent.shape[1:])  # [batch, node, 3]
     known = (layout.fan_in == MAX_FAN_IN) & (operands >= 0).all(-1)
     x, y, z = torch.where(known[..., None], operands, 0).unbind(-1)
-    return part[x, y, z] * known[..., None]
+    return part[held.long(), x, y, z] * known[..., None]
 
 
-def _at_queries(pinned: bool, layout: Layout, parts: Float[Tensor, "batch node unit"]) -> Tensor:
-    """Put what belongs to equations where the model computes them: at right-hand sides alone, or at positions."""
-    if pinned:
-        return parts
-    blank = parts.new_zeros(len(parts), layout.mask.shape[1], parts.shape[-1])
-    return blank.scatter(1, layout.rhs[..., None].expand(parts.shape), parts)
+def _without(x: Tensor, layout: Layout, less: Float[Tensor, "batch node unit"]) -> Tensor:
+    """Subtract what belongs to equations where the model computes them."""
+    return with_nodes(x, layout, at_nodes(x, layout) - less)

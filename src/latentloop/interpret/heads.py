@@ -5,6 +5,7 @@ the probe. Groups follow from it by a rule, not by eye. Cost: some 130 probes a 
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -32,7 +33,7 @@ THRESHOLD = 0.1
 DOMINANCE = 2.0
 """A head belongs to what moves it this many times as much as anything else does."""
 LEAST_NORM = 0.02
-"""A head whose squared output is below this share of the largest one's says nothing."""
+"""A head whose squared output is below this share of the largest one's is ignored."""
 OTHERS = "others"
 FREE_NAMES = 32
 """Names to vary a right-hand side over, where they must be free."""
@@ -74,7 +75,7 @@ class LayerHeads:
         return all(self.values_at_rhs[place] for place in OPERANDS) and not self.shared
 
     def groups(self, *, last: bool) -> dict[str, list[int]]:
-        """Return all groups that are not empty, by what they do; what the last layer does elsewhere, nobody reads."""
+        """Return all groups that are not empty, by what they do; of the last layer only right-hand sides are used."""
         found = {f"name of {place}": some for place, some in self.names_at_rhs.items() if place != OTHERS}
         found |= {f"value of {place}": some for place, some in self.values_at_rhs.items() if place != OTHERS}
         found["values, shared"] = self.shared
@@ -95,9 +96,14 @@ class Heads:
     layers: list[LayerHeads]
     threshold: float
     dominance: float
-    least_norm: float
-    samples_by_name: int
-    samples_by_value: int
+
+    @property
+    def first_layer(self) -> Literal["names", "look-up", "neither"]:
+        """What the first layer is for: it brings the names of all operands to the right-hand side, or looks values up."""
+        first = self.layers[0]
+        if all(first.names_at_rhs[place] for place in OPERANDS):
+            return "names"
+        return "look-up" if first.lookups else "neither"
 
 
 def moments(outputs: Float[Tensor, "sample *more width"]) -> tuple[Float[Tensor, "*more"], Float[Tensor, "*more"]]:
@@ -108,7 +114,7 @@ def moments(outputs: Float[Tensor, "sample *more width"]) -> tuple[Float[Tensor,
 
 
 def relative_variance(variance: ndarray, norm: ndarray) -> ndarray:
-    """Return variance / norm, 0 where a head says nothing at all."""
+    """Return variance / norm, 0 where a head's output is 0."""
     return np.divide(variance, norm, out=np.zeros_like(variance), where=norm > 0)
 
 
@@ -152,8 +158,8 @@ def analyze(subject: Subject) -> Heads:
     literals, operations = _others(subject)
     layers = []
     for layer in range(len(subject.model.layers)):
-        name_variance, name_norm, _ = names[layer]
-        value_variance, value_norm, _ = values[layer]
+        name_variance, name_norm = names[layer]
+        value_variance, value_norm = values[layer]
         by_name = relative_variance(name_variance, name_norm)  # [place, position, head]
         by_value = relative_variance(value_variance, value_norm)
         layers.append(
@@ -169,15 +175,7 @@ def analyze(subject: Subject) -> Heads:
                 by_operation=operations[layer],
             )
         )
-    return Heads(
-        positions=positions,
-        layers=layers,
-        threshold=THRESHOLD,
-        dominance=DOMINANCE,
-        least_norm=LEAST_NORM,
-        samples_by_name=names[0][2],
-        samples_by_value=values[0][2],
-    )
+    return Heads(positions=positions, layers=layers, threshold=THRESHOLD, dominance=DOMINANCE)
 
 
 def _names_at_rhs(by_name: ndarray, by_value: ndarray, norm: ndarray) -> dict[str, list[int]]:
@@ -211,22 +209,20 @@ def _others(subject: Subject) -> tuple[list[ndarray], list[ndarray]]:
     return literals, operations
 
 
-def _moments(subject: Subject, kind: str) -> list[tuple[ndarray, ndarray, int]]:
-    """Return variance and norm [place, position, head] of every layer, means over scenes, and the number of samples."""
+def _moments(subject: Subject, kind: str) -> list[tuple[ndarray, ndarray]]:
+    """Return variance and norm [place, position, head] of every layer, means over scenes."""
     places = (*OPERANDS, RHS) if kind == "name" else OPERANDS
     sums: list[list[ndarray]] = []
-    count = 0
     for place in places:
         free = FREE_NAMES if place == RHS else 1
         scenes = list(subject.scenes(free=free))
         parts = []
         for scene in scenes:
             probes = varied_names(scene, place) if kind == "name" else varied_values(scene, place)
-            count += len(probes)
             outputs = head_outputs(subject.model, probes)
             parts.append([torch.stack(moments(out.transpose(1, 2))).numpy() for out in outputs])
         sums.append([np.mean([part[layer] for part in parts], axis=0) for layer in range(len(subject.model.layers))])
     return [
-        (np.stack([one[layer][0] for one in sums]), np.stack([one[layer][1] for one in sums]), count)
+        (np.stack([one[layer][0] for one in sums]), np.stack([one[layer][1] for one in sums]))
         for layer in range(len(subject.model.layers))
     ]

@@ -1,13 +1,15 @@
 """Is what one iteration writes what the next one reads? Patch a value between two iterations.
 
-When a problem's node is computed, the residual stream at its right-hand side is replaced by one from another problem that
-holds another value. If that vector is the state, the node's value becomes the other one, and at the next iteration every node
-that uses it is what the arithmetic says of it. Cost: two roll-outs of 64 problems.
+When a problem's node is computed, the residual stream at its right-hand side is replaced by what it is at the same node and
+iteration when the problem's leaves have other numbers: names stay, values change. If that vector is the state, the node's
+value becomes the other one, and at the next iteration every node that uses it is what the arithmetic says of it. Cost: three
+roll-outs of 64 problems.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from latentloop.interpret.ablation import ablation_problems
+from latentloop.interpret.nodes import at_nodes, node_values, with_nodes
 from latentloop.interpret.subject import INTERPRET, Subject
 from latentloop.model.capture import capture, patch
 from latentloop.model.recurrence import Fixed, iterate
@@ -23,7 +26,7 @@ from latentloop.task.graph import ABSENT, EMPTY, Problems
 from latentloop.task.oracle import solve
 from latentloop.task.oracle import update as true_update
 from latentloop.task.splits import generator
-from latentloop.tokens.state import Layout, State, encode_state
+from latentloop.tokens.state import encode_state
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,56 +49,66 @@ class BetweenIterations:
     """Share that still has the other value then."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Swap:
+    """One node, at the iteration that computes it."""
+
+    row: int
+    node: int
+    iteration: int
+
+
 @torch.inference_mode()
 def analyze(subject: Subject) -> BetweenIterations:
     """Patch one node of every problem, when it is computed."""
     problems = ablation_problems(subject)
     depths = solve(problems).depths
     rng = generator(subject.settings.seed, INTERPRET, 12)
+    halt, last = int(depths.max()) + 1, len(subject.model.layers) - 1
+    plain = _roll_out(subject, problems, halt)
+    with capture(subject.model, ["resid_post"], layers=[last]) as seen:
+        others = _roll_out(subject, _other_leaves(problems, rng), halt)
+    vectors = [seen[iteration, last, "resid_post"] for iteration in range(halt)]
+    swaps = list(_choose(problems, depths, plain, others, rng))
+    moved = _roll_out(subject, problems, halt, swaps, vectors)
+    return _count(problems, depths, plain, others, moved, swaps)
+
+
+def _other_leaves(problems: Problems, rng: np.random.Generator) -> Problems:
+    """Return the same problems with another number in every leaf."""
+    constants = problems.constants
+    shifted = (constants + rng.integers(1, problems.modulus, constants.shape)) % problems.modulus
+    return replace(problems, constants=np.where(constants == EMPTY, EMPTY, shifted).astype(constants.dtype))
+
+
+def _roll_out(
+    subject: Subject, problems: Problems, halt: int, swaps: Sequence[_Swap] = (), vectors: Sequence[Tensor] = ()
+) -> list[ndarray]:
+    """Return the values [batch, node] after each iteration; ``vectors`` take the place of those at the nodes to swap."""
     model, device = subject.model, subject.model.norm.weight.device
     state, layout = encode_state(problems, subject.vocabulary)
     state, layout = state.to(device), layout.to(device)
-    halt, last = int(depths.max()) + 1, len(model.layers) - 1
-    with capture(model, ["resid_post"], layers=[last]) as seen:
-        plain = [_values(reached, layout, problems) for reached, _ in iterate(model, state, layout, Fixed(halt))]
-    nodes = torch.arange(layout.rhs.shape[1], device=device).expand(layout.rhs.shape)
-    query = nodes if model.method.pin_static else layout.rhs  # where each node is computed
-    vectors = [
-        seen[t, last, "resid_post"].gather(1, query[..., None].expand(-1, -1, model.config.width)) for t in range(halt)
-    ]
-    swaps = [_Swap(*chosen, vectors) for chosen in _choose(problems, depths, plain, rng)]
+
+    def swapped(x: Tensor, iteration: int) -> Tensor:
+        chosen = [(swap.row, swap.node) for swap in swaps if swap.iteration == iteration]
+        rows, nodes = torch.tensor(chosen, device=device).T
+        mine = at_nodes(x, layout).clone()
+        mine[rows, nodes] = at_nodes(vectors[iteration], layout)[rows, nodes]
+        return with_nodes(x, layout, mine)
+
     with ExitStack() as stack:
-        for swap in swaps:
-            place = int(query[swap.row, swap.node])
-            replaced = swap.at(place)
-            stack.enter_context(patch(model, "resid_post", replaced, layer=last, iterations=[swap.iteration]))
-        moved = [_values(reached, layout, problems) for reached, _ in iterate(model, state, layout, Fixed(halt))]
-    return _count(problems, depths, plain, moved, swaps)
-
-
-class _Swap:
-    """One node whose vector is replaced by another node's, of another problem."""
-
-    def __init__(self, row: int, node: int, iteration: int, donor: tuple[int, int, int], vectors: list[Tensor]) -> None:
-        self.row, self.node, self.iteration = row, node, iteration
-        self.vector = vectors[donor[2]][donor[0], donor[1]]
-        self.donor = donor
-
-    def at(self, place: int) -> Callable[[Tensor], Tensor]:
-        """Return the function that puts the vector in."""
-
-        def replaced(x: Tensor) -> Tensor:
-            x = x.clone()
-            x[self.row, place] = self.vector
-            return x
-
-        return replaced
+        for iteration in sorted({swap.iteration for swap in swaps}):
+            new = partial(swapped, iteration=iteration)
+            stack.enter_context(patch(model, "resid_post", new, layer=len(model.layers) - 1, iterations=[iteration]))
+        return [
+            node_values(reached, layout, problems.modulus) for reached, _ in iterate(model, state, layout, Fixed(halt))
+        ]
 
 
 def _choose(
-    problems: Problems, depths: ndarray, plain: list[ndarray], rng: np.random.Generator
-) -> Iterator[tuple[int, int, int, tuple[int, int, int]]]:
-    """Choose for each problem a node that the next iteration uses, and a node of another problem with another value."""
+    problems: Problems, depths: ndarray, plain: list[ndarray], others: list[ndarray], rng: np.random.Generator
+) -> Iterator[_Swap]:
+    """Choose for each problem a node that the next iteration uses, and whose value is another one with other leaves."""
     for row in range(len(problems)):
         parents = problems.parents[row]
         used = [
@@ -104,25 +117,26 @@ def _choose(
             for parent in parents[node]
             if parent != ABSENT and depths[row, node] == depths[row, parent] + 1
         ]
-        if not used:
-            continue
-        node = int(rng.choice(used))
-        iteration = int(depths[row, node]) - 1
-        other = int(rng.choice(np.setdiff1d(np.arange(len(problems)), [row])))
-        for donor in rng.permutation(int(problems.sizes[other])).tolist():
-            when = int(depths[other, donor]) - 1
-            if plain[when][other, donor] not in (EMPTY, plain[iteration][row, node]):
-                yield row, node, iteration, (other, donor, when)
+        for node in rng.permutation(used).astype(int).tolist():
+            iteration = int(depths[row, node]) - 1
+            mine, other = plain[iteration][row, node], others[iteration][row, node]
+            if EMPTY not in (mine, other) and mine != other:
+                yield _Swap(row=row, node=node, iteration=iteration)
                 break
 
 
 def _count(
-    problems: Problems, depths: ndarray, plain: list[ndarray], moved: list[ndarray], swaps: list[_Swap]
+    problems: Problems,
+    depths: ndarray,
+    plain: list[ndarray],
+    others: list[ndarray],
+    moved: list[ndarray],
+    swaps: list[_Swap],
 ) -> BetweenIterations:
     taken, restored, kept, follow, unmoved = [], [], [], [], []
     for swap in swaps:
         row, node, when = swap.row, swap.node, swap.iteration
-        value = plain[swap.donor[2]][swap.donor[0], swap.donor[1]]
+        value = others[when][row, node]
         taken.append(moved[when][row, node] == value)
         restored.append(moved[when + 1][row, node] == plain[when][row, node])
         kept.append(moved[when + 1][row, node] == value)
@@ -145,8 +159,3 @@ def _count(
 
 def _mean(holds: Sequence[Any]) -> float:
     return float(np.mean(holds)) if holds else 0.0
-
-
-def _values(state: State, layout: Layout, problems: Problems) -> ndarray:
-    symbols = layout.read(state.value).cpu().numpy()
-    return np.where((symbols < problems.modulus) & problems.exists, symbols, EMPTY).astype(np.int8)

@@ -7,7 +7,7 @@ would accept. Operands count from the right-hand side: an equation of two operan
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -50,6 +50,10 @@ class Probes:
         return Probes(
             problems=self.problems[rows], state=self.state[rows], answers=self.answers[rows], operands=self.operands
         )
+
+    def answered(self) -> "Probes":
+        """Return the same probes in a state that holds their answers already."""
+        return replace(self, state=np.concatenate([self.state[:, :-1], self.answers[:, None]], axis=1))
 
     def shared_nodes(self) -> int:
         """Count the equations at the beginning that are the same in all samples, their state included."""

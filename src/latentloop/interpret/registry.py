@@ -22,7 +22,7 @@ from latentloop.interpret import (
     sharpness,
     sinks,
 )
-from latentloop.interpret.subject import Subject
+from latentloop.interpret.subject import SIZE_READS, Subject
 
 Condition = Callable[[LatentLoop], str]
 """Says in one line why an analysis does not apply; nothing where it does."""
@@ -41,6 +41,10 @@ class Analysis:
     needs: tuple[str, ...] = ()
     """Analyses whose results it takes."""
     conditions: tuple[Condition, ...] = ()
+    unfound: Callable[[Mapping[str, Any]], str] = lambda results: ""
+    """Says in one line why it does not apply to what the analyses it needs have found; nothing where it does."""
+    reads: tuple[str, ...] = ()
+    """Settings that it reads, besides those that every analysis depends on (``SIZE_READS``) and those of what it needs."""
     version: int = 1
     """To be raised when its results change."""
 
@@ -74,8 +78,10 @@ def _three_operands(trained: LatentLoop) -> str:
     return "" if MAX_FAN_IN in known else "the model was never trained on equations of three operands"
 
 
-def _small_modulus(trained: LatentLoop) -> str:
+def _frequencies(trained: LatentLoop) -> str:
     modulus = trained.run.task.modulus
+    if modulus < fourier.LEAST:
+        return f"{modulus} values have too few frequencies to tell apart: at least {fourier.LEAST}"
     return "" if modulus <= fourier.MOST else f"all triples of {modulus} values are too many: at most {fourier.MOST}"
 
 
@@ -86,6 +92,12 @@ def _group_operation(trained: LatentLoop) -> str:
 
 def _has_mlp(trained: LatentLoop) -> str:
     return "" if any(len(layer.mlps) for layer in trained.model.layers) else "the model has no MLP"  # pyrefly: ignore
+
+
+def settings_read(name: str) -> set[str]:
+    """Return the settings that an analysis depends on, by itself or by what it needs."""
+    row = ANALYSES[name]
+    return {*SIZE_READS, *row.reads}.union(*(settings_read(need) for need in row.needs))
 
 
 PROBED = (_latent, _state, _three_operands)
@@ -105,6 +117,7 @@ ANALYSES: dict[str, Analysis] = {
         run=lambda subject, results: circuits.analyze(subject, results["heads"]),
         needs=("heads",),
         conditions=PROBED,
+        version=2,
     ),
     "flow": Analysis(
         title="Where values pass through",
@@ -113,6 +126,8 @@ ANALYSES: dict[str, Analysis] = {
         run=lambda subject, results: flow.analyze(subject, results["heads"]),
         needs=("heads",),
         conditions=PROBED,
+        reads=("pairs",),
+        version=2,
     ),
     "ablation": Analysis(
         title="Without a part",
@@ -129,6 +144,7 @@ ANALYSES: dict[str, Analysis] = {
         run=lambda subject, results: sinks.analyze(subject, results["heads"]),
         needs=("heads",),
         conditions=PROBED,
+        version=2,
     ),
     "residual": Analysis(
         title="What each MLP changes",
@@ -144,13 +160,16 @@ ANALYSES: dict[str, Analysis] = {
         run=lambda subject, results: embeddings.analyze(subject, results["heads"]),
         needs=("heads",),
         conditions=PROBED,
+        reads=("samples",),
+        version=2,
     ),
     "fourier": Analysis(
         title="Arithmetic in frequencies",
         question="In which frequencies of the three values is the result computed, and which are needed?",
         kind=fourier.Spectra,
         run=lambda subject, results: fourier.analyze(subject),
-        conditions=(*PROBED, _has_mlp, _small_modulus, _group_operation),
+        conditions=(*PROBED, _has_mlp, _frequencies, _group_operation),
+        version=2,
     ),
     "errors": Analysis(
         title="Where errors come from",
@@ -159,6 +178,9 @@ ANALYSES: dict[str, Analysis] = {
         run=lambda subject, results: errors.analyze(subject, results["heads"], results["embeddings"]),
         needs=("heads", "embeddings"),
         conditions=(*PROBED, _two_layers),
+        unfound=lambda results: errors.unfound(results["heads"]),
+        reads=("instances",),
+        version=2,
     ),
     "sharpness": Analysis(
         title="Attention by size",
@@ -166,6 +188,7 @@ ANALYSES: dict[str, Analysis] = {
         kind=sharpness.Sharpness,
         run=lambda subject, results: sharpness.analyze(subject),
         conditions=(_latent,),
+        version=2,
     ),
     "recompute": Analysis(
         title="After it is done",
@@ -180,6 +203,7 @@ ANALYSES: dict[str, Analysis] = {
         kind=iterations.BetweenIterations,
         run=lambda subject, results: iterations.analyze(subject),
         conditions=(_latent, _adaptive),
+        version=2,
     ),
     "drift": Analysis(
         title="The state over time",

@@ -1,7 +1,7 @@
 """Results on disk: dataclasses as JSON, with large arrays in an .npz file beside it. Never pickled.
 
-A result is stored with the weights (SHA-256), the settings and the version of the analysis that made it; one that is there
-for the same three is not computed again.
+A result is stored with the weights (SHA-256), the settings it depends on and the version of the analysis that made it; one
+that is there for the same three is not computed again.
 """
 
 import hashlib
@@ -20,6 +20,7 @@ INLINE = 8_000
 DIGITS = 4
 """Significant digits of what is stored."""
 MAX_ARRAYS = 2**28
+"""Bytes of arrays that are read, at most; a file with more counts as damaged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +72,8 @@ def load(folder: Path, name: str, kind: type, key: dict[str, Any] | None = None)
             if hashlib.sha256(sidecar.read_bytes()).hexdigest() != document["arrays"]:
                 return None
             with np.load(sidecar, allow_pickle=False) as found:
+                if sum(member.file_size for member in found.zip.infolist()) > MAX_ARRAYS:
+                    return None
                 arrays = {part: found[part] for part in found.files}
         body = document["result"]
         result = None if body is None else _from_plain(kind, body, arrays)

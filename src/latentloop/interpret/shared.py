@@ -48,7 +48,7 @@ class Bench:
             return Cache(model.norm.weight.new_empty(shape), model.norm.weight.new_empty(shape))
 
         one = [cache(1, layer) for layer in range(config.layers)]
-        listeners, model.taps.listeners = model.taps.listeners, []  # the prefix is nobody's business
+        listeners, model.taps.listeners = model.taps.listeners, []  # do not record or patch the prefix
         try:
             if self.start:
                 # Of the last layer keys and values are all that is wanted: it is computed at one token.
@@ -59,7 +59,8 @@ class Bench:
         many = [cache(self.chunk, layer) for layer in range(config.layers)]
         for layer, (kept, copy) in enumerate(zip(one, many, strict=True)):
             window = model.positions.window_of(layer)
-            first = 0 if window is None else max(0, self.start - window.shape[-1])  # what is further back, nobody reads
+            # Keys beyond the window are never used.
+            first = 0 if window is None else max(0, self.start - window.shape[-1])
             used = slice(first, self.start)
             copy.keys[:, :, used] = kept.keys[:, :, used]
             copy.values[:, :, used] = kept.values[:, :, used]

@@ -5,7 +5,9 @@ looks things up should not mind if all scores are multiplied by a large number; 
 problems of every size, and a roll-out for each layer.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +16,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from latentloop.interpret.ablation import ablation_problems, solved_share
+from latentloop.interpret.nodes import at_nodes, computed_everywhere
 from latentloop.interpret.subject import SIZES, Subject
 from latentloop.model.capture import capture, patch
 from latentloop.model.recurrence import Fixed, iterate
@@ -34,8 +37,8 @@ class Sharpness:
     sizes: list[int]
     at_rhs: list[Float[ndarray, "size _head"]]
     """For each layer: at right-hand sides ..."""
-    at_operands: list[Float[ndarray, "size _head"]]
-    """... and at operands; empty where the layer is computed at right-hand sides alone."""
+    at_operands: list[Float[ndarray, "size _head"] | None]
+    """... and at operands; None where the layer is computed at right-hand sides alone."""
     solved: float
     sharpened: list[float]
     """Share of problems solved when one layer's scores are multiplied, for each layer."""
@@ -52,13 +55,7 @@ def analyze(subject: Subject) -> Sharpness:
     """Measure every size that the model has names for."""
     sizes = sorted(size for size in SIZES if 8 <= size <= max(subject.size.nodes, 8) and size <= subject.task.names)
     layers = len(subject.model.layers)
-    rhs: list[list[ndarray]] = [[] for _ in range(layers)]
-    operands: list[list[ndarray]] = [[] for _ in range(layers)]
-    for size in sizes:
-        found = [_problem(subject, size, number) for number in range(PROBLEMS)]
-        for layer in range(layers):
-            rhs[layer].append(np.mean([one[layer][0] for one in found], axis=0))
-            operands[layer].append(np.mean([one[layer][1] for one in found], axis=0))
+    found = [[_problem(subject, size, number) for number in range(PROBLEMS)] for size in sizes]
     problems = ablation_problems(subject)
     sharpened = []
     for layer in range(layers):
@@ -66,16 +63,24 @@ def analyze(subject: Subject) -> Sharpness:
             sharpened.append(solved_share(subject, problems)[0])
     return Sharpness(
         sizes=sizes,
-        at_rhs=[np.stack(parts) for parts in rhs],
-        at_operands=[np.stack(parts) for parts in operands],
+        at_rhs=[_means([[one[layer][0] for one in some] for some in found]) for layer in range(layers)],
+        at_operands=[
+            None if found[0][0][layer][1] is None else _means([[one[layer][1] for one in some] for some in found])
+            for layer in range(layers)
+        ],
         solved=solved_share(subject, problems)[0],
         sharpened=sharpened,
         nodes=problems.width,
     )
 
 
-def _problem(subject: Subject, size: int, number: int) -> list[tuple[ndarray, ndarray]]:
-    """Return the entropy of every head of every layer, at right-hand sides and at operands, in one problem."""
+def _means(found: Sequence[Sequence[Any]]) -> Float[ndarray, "size head"]:
+    """Return the mean over the problems of each size."""
+    return np.stack([np.mean(some, axis=0) for some in found])
+
+
+def _problem(subject: Subject, size: int, number: int) -> list[tuple[ndarray, ndarray | None]]:
+    """Return the entropy of every head of every layer, at right-hand sides and, if computed, at operands, in one problem."""
     model, device = subject.model, subject.model.norm.weight.device
     problems = published_problems(subject.task, size, 1, skip=number)
     solution = solve(problems)
@@ -89,10 +94,10 @@ def _problem(subject: Subject, size: int, number: int) -> list[tuple[ndarray, nd
             pass
     found = []
     for layer in range(len(model.layers)):
-        by_query = entropy(seen[times - 1, layer, "pattern"])[0].cpu()  # [head, query]
-        everywhere = by_query.shape[1] == layout.mask.shape[1]
-        places = layout.operand[0][layout.operand[0] > 0].cpu()
-        at_rhs = by_query[:, layout.rhs[0].cpu()] if everywhere else by_query
-        at_operands = by_query[:, places] if everywhere else by_query[:, :0]
-        found.append((at_rhs.mean(1).numpy(), at_operands.mean(1).nan_to_num().numpy()))
+        by_query = entropy(seen[times - 1, layer, "pattern"]).transpose(1, 2)  # [1, query, head]
+        at_rhs = at_nodes(by_query, layout)[0].mean(0).cpu().numpy()
+        at_operands = None
+        if computed_everywhere(by_query, layout):
+            at_operands = by_query[0, layout.operand[0][layout.operand[0] > 0]].mean(0).cpu().numpy()
+        found.append((at_rhs, at_operands))
     return found

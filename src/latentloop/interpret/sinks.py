@@ -42,11 +42,11 @@ class Sinks:
     """Maps of every layer with three, two and one operands."""
 
     maps: list[Map]
-    sinks: dict[str, list[str]]
-    """For heads that read VAR0, and so have nothing to read in equations of two operands: what they attend to there."""
+    sinks: dict[str, str]
+    """For heads that read VAR0, and so have nothing to read in equations of two operands: what they attend to most there."""
 
 
-def whole_pattern(model: object, pattern: Float[Tensor, "batch head query key"], length: int) -> Tensor:
+def whole_pattern(pattern: Float[Tensor, "batch head query key"], length: int) -> Tensor:
     """Return attention by key, where a layer with a window has it by distance: the last queries of a sequence."""
     if pattern.shape[-1] == length:
         return pattern
@@ -68,7 +68,7 @@ def analyze(subject: Subject, heads: Heads) -> Sinks:
             bench.run()
         words, rows = _words(subject, probes), labels(operands)
         for layer in range(len(heads.layers)):
-            pattern = whole_pattern(subject.model, seen[0, layer, "pattern"].cpu(), bench.length)[0]  # [head, row, key]
+            pattern = whole_pattern(seen[0, layer, "pattern"].cpu(), bench.length)[0]  # [head, row, key]
             known = _places(words, rows)
             best = pattern[:, -1].max(-1)
             at_rhs = [
@@ -97,12 +97,12 @@ def _places(words: list[str], rows: list[str]) -> list[str]:
     return [*earlier, *rows]
 
 
-def _sinks(maps: list[Map], heads: Heads) -> dict[str, list[str]]:
+def _sinks(maps: list[Map], heads: Heads) -> dict[str, str]:
     """Say where the heads of VAR0 look when there is none."""
     found = {}
     for layer, group in enumerate(heads.layers):
         chosen = sorted({*group.names_at_rhs[OPERANDS[0]], *group.values_at_rhs[OPERANDS[0]]})
         two = next(one for one in maps if one.layer == layer and one.operands == MAX_FAN_IN - 1)
         for head in chosen:
-            found[f"layer {layer + 1}, head {head}"] = [two.at_rhs[head]]
+            found[f"layer {layer + 1}, head {head}"] = two.at_rhs[head]
     return found

@@ -1,13 +1,13 @@
 """The whole study of one model: every analysis that applies, saved as it is finished, and the verdicts.
 
-An analysis whose result is there for the same weights, settings and version is not run again, so that an interrupted study
-goes on where it stopped.
+An analysis whose result is there for the same weights, version and settings that it reads is not run again, so that an
+interrupted study goes on where it stopped. Verdicts are given on all that is stored for these weights.
 """
 
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ from latentloop.errors import UserError, nearest
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.files import read_json, write_json
 from latentloop.interpret.claims import Claim, circuit_of, judge
-from latentloop.interpret.registry import ANALYSES
+from latentloop.interpret.registry import ANALYSES, Analysis, settings_read
 from latentloop.interpret.results import Stored, load, save
-from latentloop.interpret.subject import Settings, Size, Subject, find_size
+from latentloop.interpret.subject import SIZE_READS, Settings, Size, Subject, find_size
 from latentloop.model.build import weights_of
 from latentloop.provenance import provenance
 
@@ -29,7 +29,8 @@ SIZE = "size"
 VERDICTS = "verdicts"
 FULL = Settings(instances=23_000)
 """As many problems as the paper attributes errors on."""
-SIZE_VERSION = 1
+SIZE_VERSION = 2
+"""To be raised when the choice of a size changes: every analysis depends on it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,8 @@ class Study:
     stored: dict[str, Stored]
     claims: list[Claim]
     circuit: str
+    left_out: list[str]
+    """Results in the folder that belong to other weights."""
 
     @property
     def results(self) -> dict[str, Any]:
@@ -76,19 +79,16 @@ def interpret(
     only: Sequence[str] = (),
     told: Callable[[str, str], None] = lambda name, how: None,
 ) -> Study:
-    """Run every analysis that applies, or those asked for, and keep each result in a folder; return all of them.
+    """Run every analysis that applies, or those asked for, and keep each result in a folder; return all that it holds.
 
     ``told`` hears of each analysis how it went: ``running``, ``done``, ``kept`` from before, or why it does not apply.
     """
     settings = settings or Settings()
-    names = chosen(only)
-    key = {"weights": weights_digest(trained), "settings": asdict(settings)}
-    size = _size(trained, folder, settings, key, told)
-    stored: dict[str, Stored] = {}
-    for one in _run(trained, folder, settings, size, names, key, told):
-        stored[one.name] = one
-    study = _judged(size, stored)
-    write_json(folder / f"{VERDICTS}.json", _verdicts(study, key))
+    weights = weights_digest(trained)
+    size = _size(trained, folder, settings, weights, told)
+    _run(trained, folder, settings, size, chosen(only), weights, told)
+    study = read_study(folder, weights)
+    write_json(folder / f"{VERDICTS}.json", _verdicts(study, {"weights": weights, "settings": asdict(settings)}))
     return study
 
 
@@ -97,13 +97,35 @@ def model_file(folder: Path, description: dict[str, Any]) -> None:
     write_json(folder / MODEL, description)
 
 
-def read_study(folder: Path) -> Study:
-    """Read what a folder holds, of whatever model it is."""
-    stored = {name: one for name, row in ANALYSES.items() if (one := load(folder, name, row.kind)) is not None}
-    size = load(folder, SIZE, Size)
+def read_study(folder: Path, weights: str | None = None) -> Study:
+    """Read what a folder holds of one model: that of these ``weights``, or else the one that its verdicts are on."""
+    found = {name: one for name, row in ANALYSES.items() if (one := load(folder, name, row.kind)) is not None}
+    weights = weights or _weights(folder, found)
+    stored = {name: one for name, one in found.items() if one.key["weights"] == weights}
     if not stored:
         raise UserError(f"no results of an interpretation in {folder}: run `latentloop interpret` first")
-    return _judged(None if size is None else size.result, stored)
+    size = load(folder, SIZE, Size)
+    results = {name: one.result for name, one in stored.items() if one.result is not None}
+    claims = judge(results, {name: one.reason for name, one in stored.items() if one.result is None})
+    return Study(
+        size=size.result if size is not None and size.key["weights"] == weights else None,
+        stored=stored,
+        claims=claims,
+        circuit=circuit_of(claims),
+        left_out=[name for name in found if name not in stored],
+    )
+
+
+def _weights(folder: Path, found: dict[str, Stored]) -> str:
+    """Return the weights that a folder's verdicts are on, or, without verdicts, those of all of its results."""
+    if (folder / f"{VERDICTS}.json").is_file():
+        return read_json(folder / f"{VERDICTS}.json")["key"]["weights"]
+    known = {one.key["weights"] for one in found.values()}
+    if len(known) > 1:
+        raise UserError(
+            f"{folder} has results of {len(known)} models and no verdicts: run `latentloop interpret` again"
+        )
+    return next(iter(known), "")
 
 
 def judge_again(folder: Path) -> bool:
@@ -119,11 +141,11 @@ def judge_again(folder: Path) -> bool:
     return not same
 
 
-def _size(trained: LatentLoop, folder: Path, settings: Settings, key: dict[str, Any], told: Callable) -> Size | None:
+def _size(trained: LatentLoop, folder: Path, settings: Settings, weights: str, told: Callable) -> Size | None:
     """Find the problems to study the model on; None for a chain of thought, of which nothing is asked."""
     if not trained.method.latent:
         return None
-    mine = key | {"version": SIZE_VERSION}
+    mine = {"weights": weights, "settings": _chosen_of(settings, SIZE_READS), "version": SIZE_VERSION}
     kept = load(folder, SIZE, Size, mine)
     if kept is None:
         told(SIZE, "running")
@@ -135,27 +157,44 @@ def _size(trained: LatentLoop, folder: Path, settings: Settings, key: dict[str, 
     return kept.result
 
 
+def analysis_key(name: str, weights: str, settings: Settings) -> dict[str, Any]:
+    """Return what a result belongs to: the weights, the settings it depends on, and the versions of all that made it."""
+    row = ANALYSES[name]
+    return {
+        "weights": weights,
+        "settings": _chosen_of(settings, settings_read(name)),
+        "version": row.version,
+        "needs": {need: ANALYSES[need].version for need in row.needs},
+        "size": SIZE_VERSION,
+    }
+
+
+def _chosen_of(settings: Settings, names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in asdict(settings).items() if name in names}
+
+
 def _run(
     trained: LatentLoop,
     folder: Path,
     settings: Settings,
     size: Size | None,
     names: Sequence[str],
-    key: dict[str, Any],
+    weights: str,
     told: Callable[[str, str], None],
-) -> Iterator[Stored]:
+) -> None:
+    """Compute and store what is not there yet."""
     results: dict[str, Any] = {}
     reasons: dict[str, str] = {}
     for name in names:
         row = ANALYSES[name]
-        mine = key | {"version": row.version, "needs": {need: ANALYSES[need].version for need in row.needs}}
+        mine = analysis_key(name, weights, settings)
         one = load(folder, name, row.kind, mine)
         if one is not None:
             told(name, one.reason or "kept")
         else:
             told(name, "running")
             start = time.perf_counter()
-            reason = _reason(trained, row, reasons)
+            reason = _reason(trained, row, results, reasons)
             result = None
             if not reason:
                 assert size is not None
@@ -169,21 +208,14 @@ def _run(
             reasons[name] = one.reason
         else:
             results[name] = one.result
-        yield one
 
 
-def _reason(trained: LatentLoop, row: Any, reasons: dict[str, str]) -> str:
+def _reason(trained: LatentLoop, row: Analysis, results: dict[str, Any], reasons: dict[str, str]) -> str:
     """Return why an analysis does not apply, or nothing."""
     for condition in row.conditions:
         if reason := condition(trained):
             return reason
-    return next((reasons[need] for need in row.needs if need in reasons), "")
-
-
-def _judged(size: Size | None, stored: dict[str, Stored]) -> Study:
-    results = {name: one.result for name, one in stored.items() if one.result is not None}
-    claims = judge(results, {name: one.reason for name, one in stored.items() if one.result is None})
-    return Study(size=size, stored=stored, claims=claims, circuit=circuit_of(claims))
+    return next((reasons[need] for need in row.needs if need in reasons), "") or row.unfound(results)
 
 
 def _verdicts(study: Study, key: dict[str, Any]) -> dict[str, Any]:
@@ -191,6 +223,7 @@ def _verdicts(study: Study, key: dict[str, Any]) -> dict[str, Any]:
         "circuit": study.circuit,
         "claims": [asdict(claim) for claim in study.claims],
         "seconds": {name: round(one.seconds, 1) for name, one in study.stored.items()},
+        "left_out": study.left_out,
         "key": key,
         "provenance": provenance(),
     }

@@ -26,6 +26,8 @@ SOLVED = 0.99
 """A size counts as solved from this share of its problems on."""
 ASKED = 100
 """Problems of each size that is tried, at most."""
+SIZE_READS = ("scenes", "rollouts", "seed")
+"""Settings that the choice of a size depends on, and with it every analysis."""
 INTERPRET = 14
 """Key of the stream of random numbers of this package."""
 
@@ -57,9 +59,9 @@ class Size:
     tried: dict[str, float]
     """The share at every size that was tried."""
     repeats: bool
-    """Whether the probe's right-hand side repeats a name, as in the paper."""
-    probes_right: float
-    """Share of probes that the model answers."""
+    """Whether the probe's right-hand side repeats a name, as in the paper; only where the problem leaves no name free."""
+    probes_right: float | None
+    """Share of probes that the model answers; None where none was run, as values cannot be put into the state."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +122,10 @@ def find_size(trained: LatentLoop, settings: Settings) -> Size:
         found = next((size for size in possible if size < start and solves(size)), start)
     solved = tried.get(str(found), 0.0)
     if not trained.method.latent or trained.method.carries != "state":
-        return Size(nodes=found, solved=solved, tried=tried, repeats=True, probes_right=0.0)
-    right = {repeats: _probes_right(trained, found, settings, repeats=repeats) for repeats in (True, False)}
-    repeats = right[True] >= min(right[False], SOLVED)
+        return Size(nodes=found, solved=solved, tried=tried, repeats=False, probes_right=None)
+    ways = (True, False) if found == task.names else (False,)
+    right = {repeats: _probes_right(trained, found, settings, repeats=repeats) for repeats in ways}
+    repeats = True in right and right[True] >= min(right[False], SOLVED)
     return Size(nodes=found, solved=solved, tried=tried, repeats=repeats, probes_right=right[repeats])
 
 

@@ -15,6 +15,8 @@ SCALE = ((0.0, "#f7fbff"), (0.5, "#6baed6"), (1.0, "#08306b"))
 DIVERGING = ((0.0, "#2166ac"), (0.5, "#f7f7f7"), (1.0, "#b2182b"))
 """Colors of heatmaps: of shares, and of numbers on both sides of 0."""
 Numbers = Sequence[float] | np.ndarray
+MOST_COLUMNS = 4
+"""Panels side by side that can still be read."""
 MOST_LABELS = 34
 """Names that fit along an axis; of more, only some are shown."""
 
@@ -63,7 +65,7 @@ class Chart:
     """Panels side by side."""
 
     panels: Sequence[Panel]
-    columns: int = 4
+    columns: int = MOST_COLUMNS
     caption: str = ""
     height: float = 2.6
     """Of a row, in inches."""

@@ -8,7 +8,7 @@ from latentloop.interpret.flow import KINDS, Flow
 from latentloop.interpret.heads import Heads
 from latentloop.interpret.probes import OPERANDS, RHS
 from latentloop.interpret.sinks import Sinks
-from latentloop.report.charts import COLORS, Chart, Charts, Diagram, Edge, Line, Node, Panel
+from latentloop.report.charts import COLORS, MOST_COLUMNS, Chart, Charts, Diagram, Edge, Line, Node, Panel
 
 BINS = 24
 SHOWN_KEYS = 26
@@ -123,7 +123,7 @@ def flow_charts(result: Flow) -> Charts:
         f"Share of answers that become those of another value, or name, when one token's activation is patched ({result.pairs}"
         " pairs for each operand). Of the last layer only the right-hand side is patched: nothing else is read there."
     )
-    return {"flow": Chart(panels=panels, columns=len(panels) // 2, height=2.4, caption=caption)}
+    return {"flow": Chart(panels=panels, columns=min(MOST_COLUMNS, len(panels) // 2), height=2.4, caption=caption)}
 
 
 def ablation_charts(result: Ablations) -> Charts:
@@ -222,10 +222,11 @@ def circuit_diagram(heads: Heads, flow: Flow) -> Diagram:
     if any(edge.end == final for edge in edges):
         edges.append(Edge(start=final, end=final + 1, label="MLPs", color="#3a8f5c"))
     notes = [(0.02, (rows[0] + rows[1]) / 2, "layer 1"), (0.02, (rows[1] + rows[2]) / 2, f"layer {last + 1}")]
+    spacing = min(0.07, 0.22 / len(heads.layers))
     for number, layer in enumerate(heads.layers):
         groups = layer.groups(last=number == last)
         text = "; ".join(f"{name}: {', '.join(map(str, some))}" for name, some in groups.items())
-        notes.append((0.02, 0.2 - 0.07 * number, f"heads of layer {number + 1} — {text}"))
+        notes.append((0.02, 0.2 - spacing * number, f"heads of layer {number + 1} — {text}"))
     return Diagram(
         nodes=nodes,
         edges=edges,

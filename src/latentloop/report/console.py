@@ -272,7 +272,7 @@ def claims_table(document: dict[str, Any], title: str) -> Table:
     )
     for column in ("statement", "verdict", "measured", "causal check"):
         table.add_column(column, overflow="fold")
-    styles = {"supported": "green", "not supported": "red", "does not apply": "dim"}
+    styles = {"supported": "green", "not supported": "red", "does not apply": "dim", "not computed": "yellow"}
     for claim in document["claims"]:
         cells = (
             claim["statement"],

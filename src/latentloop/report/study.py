@@ -16,7 +16,8 @@ from latentloop.report.circuit_figures import circuit_diagram
 from latentloop.report.page import Block, FigureBlock, Number, Page, Section, Verdict, write_page
 from latentloop.report.study_figures import FIGURES
 
-KINDS = {"supported": "yes", "not supported": "no", "does not apply": "open"}
+ASKED = ("supported", "not supported")
+"""Verdicts that an analysis has led to."""
 PAGE = "report.html"
 PIXELS = 105
 """Of a chart's inch on the page."""
@@ -74,11 +75,12 @@ def study_page(
     size = study.size
     about = f"Method `{model.get('method', '-')}`, model `{model.get('name', '-')}`."
     if size is not None:
-        names = "repeats a name of the problem" if size.repeats else "has a name of its own"
-        about += (
-            f" Studied on problems of {size.nodes} nodes, of which it solves {size.solved:.0%}. The probe's right-hand side"
-            f" {names}; {size.probes_right:.0%} of probes are answered right."
-        )
+        about += f" Studied on problems of {size.nodes} nodes, of which it solves {size.solved:.0%}."
+        if size.probes_right is not None:
+            names = "repeats a name of the problem" if size.repeats else "has a name of its own"
+            about += f" The probe's right-hand side {names}; {size.probes_right:.0%} of probes are answered right."
+    if study.left_out:
+        about += f" Left out, as they are of other weights: {', '.join(study.left_out)}."
     return Page(
         title=f"Inside {name}",
         intro=about,
@@ -90,7 +92,7 @@ def study_page(
 
 def _summary(study: Study, circuit: Charts) -> Section:
     held = sum(claim.verdict == "supported" for claim in study.claims)
-    asked = sum(claim.verdict != "does not apply" for claim in study.claims)
+    asked = sum(claim.verdict in ASKED for claim in study.claims)
     blocks: list[Block] = [
         f"**{study.circuit[:1].upper()}{study.circuit[1:]}.**",
         Number(value=f"{held} of {asked}", label="statements supported", detail="by measurement and intervention"),
@@ -112,7 +114,7 @@ def _listed(claims: list[Claim]) -> str:
 
 
 def _overall(claims: list[Claim]) -> Verdict | None:
-    asked = [claim for claim in claims if claim.verdict != "does not apply"]
+    asked = [claim for claim in claims if claim.verdict in ASKED]
     if not asked:
         return None
     held = sum(claim.verdict == "supported" for claim in asked)

@@ -14,7 +14,7 @@ from latentloop.interpret.probes import OPERANDS
 from latentloop.interpret.recompute import Recomputation
 from latentloop.interpret.residual import Changes
 from latentloop.interpret.sharpness import Sharpness
-from latentloop.report.charts import COLORS, Chart, Charts, Line, Panel
+from latentloop.report.charts import COLORS, MOST_COLUMNS, Chart, Charts, Line, Panel
 from latentloop.report.circuit_figures import ablation_charts, circuits_charts, flow_charts, heads_charts, sinks_charts
 
 BINS = 24
@@ -79,25 +79,24 @@ def fourier_charts(result: Spectra) -> Charts:
         width=9.0,
         caption="Energy by frequency group at each place, from the first MLP to the read-out.",
     )
-    first = result.patterns[0]
-    chosen = [first.sites[0], first.sites[1], first.sites[-2], first.sites[-1]]
     histograms = [
         Panel(
             kind="steps",
-            title=site.name,
+            title=f"{pattern.name}: {site.name}",
             x=site.edges,
             lines=[Line(name=group, y=site.counts[place]) for place, group in enumerate(result.groups)],
             log_x=True,
             log_y=True,
             x_label="norm",
         )
-        for site in chosen
+        for pattern in result.patterns
+        for site in (*pattern.sites[:2], *pattern.sites[-2:])
     ]
     found["fourier-histograms"] = Chart(
         panels=histograms,
         columns=4,
         height=2.9,
-        caption=f"{first.name}: norms of the transform at single frequencies, by group.",
+        caption="Norms of the transform at single frequencies, by group: a row for each operation.",
     )
     checks = []
     for pattern in result.patterns:
@@ -170,7 +169,7 @@ def sharpness_charts(result: Sharpness) -> Charts:
     panels = []
     for layer, (rhs, operands) in enumerate(zip(result.at_rhs, result.at_operands, strict=True)):
         for title, found in (("right-hand sides", rhs), ("operands", operands)):
-            if found.any() or title == "right-hand sides" or layer == 0:
+            if found is not None:
                 lines = [Line(name=f"head {head}", y=found[:, head]) for head in range(found.shape[1])]
                 panels.append(
                     Panel(
@@ -185,7 +184,10 @@ def sharpness_charts(result: Sharpness) -> Charts:
                 )
     return {
         "sharpness": Chart(
-            panels=panels, columns=len(panels), height=3.2, caption="Entropy of attention by size, each head."
+            panels=panels,
+            columns=min(MOST_COLUMNS, len(panels)),
+            height=3.2,
+            caption="Entropy of attention by size, each head.",
         )
     }
 

@@ -1,0 +1,72 @@
+"""What results say on statements: each case decides by itself."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from latentloop.interpret.claims import STATEMENTS
+
+
+@pytest.mark.parametrize(
+    ("right", "strongest", "verdict", "number"),
+    [
+        (1.0, [0.2, 0.995, 1.0, 1.0], "supported", "2 of 4"),
+        (1.0, [0.2, 0.5, 0.995, 1.0], "not supported", "3 of 4"),  # more than 60 %
+        (0.9, [0.2, 0.995, 1.0, 1.0], "not supported", "2 of 4"),  # wrong before anything is removed
+        (1.0, [0.2, 0.3, 0.4, 0.5], "not supported", "none of 4"),
+    ],
+)
+def test_whether_few_frequencies_suffice_is_judged_for_each_operation_by_itself(right, strongest, verdict, number):
+    def pattern(name, right, strongest):
+        without = SimpleNamespace(
+            triples_strongest=np.array(strongest), triples_without_entering=np.ones(4), entering=np.array([4, 3, 2, 1])
+        )
+        return SimpleNamespace(name=name, right=right, without=without)
+
+    sums, products = pattern("a + b + c", 1.0, [1.0, 1.0, 1.0, 1.0]), pattern("a * b * c", right, strongest)
+    results = {"fourier": SimpleNamespace(patterns=[sums, products])}
+    found = {}
+    for name in ("few for sums", "few for differences", "few for products"):
+        finding = STATEMENTS[name].find(results)
+        found[name] = finding if isinstance(finding, str) else (finding.holds and finding.checked, finding.number)
+    assert found["few for sums"] == (True, "1 of 4")
+    assert found["few for differences"] == "the model does not know -"
+    assert found["few for products"] == (verdict == "supported", number)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "operands", "verdict"),
+    [
+        ("look-up", [8, 16], [[0.1], [0.2]], True),
+        ("look-up", [8, 16], [[0.1], [0.9]], False),
+        ("look-up", [8], [[0.0]], "one size was measured, N = 8"),
+        ("look-up", [8, 16], None, "the first layer is not computed at operands"),
+        ("names", [8, 16], [[0.0], [0.0]], False),  # attention at right-hand sides counts
+        ("neither", [8, 16], [[0.0], [0.0]], "the first layer has neither a head group for every name nor a look-up"),
+    ],
+)
+def test_sharpness_is_judged_where_the_circuit_needs_it(kind, sizes, operands, verdict):
+    found = SimpleNamespace(
+        sizes=sizes, at_rhs=[np.array([[1.0], [2.0]])], at_operands=[None if operands is None else np.array(operands)],
+        solved=1.0, sharpened=[1.0],
+    )  # fmt: skip
+    finding = STATEMENTS["length"].find({"sharpness": found, "heads": SimpleNamespace(first_layer=kind)})
+    assert finding == verdict if isinstance(finding, str) else (finding.holds and finding.checked) == verdict
+
+
+def test_geometry_is_that_of_the_vectors_that_are_exchanged():
+    def judged(name, modulus):
+        fitted = SimpleNamespace(vectors=np.zeros((3, modulus + 1, 4)))
+        found = SimpleNamespace(
+            measured={"3": fitted},
+            moved=1.0,
+            circulant={"weights": 1.0, "measured": 0.2},
+            orthogonality={"measured": 0.9},
+        )
+        return STATEMENTS[name].find({"embeddings": found})
+
+    assert not judged("circulant", 5).holds
+    assert "1.00 of those from weights" in judged("circulant", 5).evidence
+    assert judged("circulant", 3) == "3 values have too few differences to tell a circle by: at least 5"
+    assert judged("orthogonal", 3).holds
