@@ -45,6 +45,7 @@ def test_presets_are_valid_and_name_their_method():
 def test_a_run_leaves_checkpoints_and_metrics(name, tmp_path):
     outcome = go(quick(name), tmp_path / "run")
     assert (outcome.reason, outcome.step) == ("done", 12)
+    assert "validation_loss" in outcome.figures
     rows = read_log(tmp_path / "run")
     assert [row["step"] for row in rows if row["kind"] == "train"] == [2, 4, 6, 8, 10, 12]
     assert [row["step"] for row in rows if row["kind"] == "validation"] == [6, 12]

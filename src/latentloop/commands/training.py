@@ -142,7 +142,7 @@ def train_from(base: RunConfig) -> Callable[..., None]:
         if fabric.global_rank:
             return
         figures = ", ".join(f"{name} {value:.4g}" for name, value in outcome.figures.items() if "validation" in name)
-        errors.print(f"{outcome.step} of {run.train.steps} steps in {folder}: {figures}")
+        errors.print(f"{outcome.step} of {run.train.steps} steps in {folder}{': ' if figures else ''}{figures}")
         if outcome.reason == "done":
             errors.print(_reached(folder))
         else:

@@ -46,9 +46,7 @@ class Recorder:
                 f"weights are not finite after step {step}: resume from the last checkpoint, which is, "
                 "or start anew with a lower --lr or with --clip 1"
             )
-        self.metrics = {
-            name: value for name, value in self.metrics.items() if name != "validation"
-        }  # that of other weights
+        self.metrics.pop("validation", None)  # of earlier weights; the loop holds this dictionary too
         self.metrics |= {"step": step, "seconds": seconds}
         best = False
         if step % self.run.train.validate_every == 0 or step == self.run.train.steps:
