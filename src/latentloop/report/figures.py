@@ -74,7 +74,7 @@ def results_figure(models: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
         axes.grid(color="#dddddd", linewidth=0.7)
         axes.spines[["top", "right"]].set_visible(False)
     handles, labels = panels[0].get_legend_handles_labels()
-    order = sorted(range(len(labels)), key=lambda place: labels[place])  # seed 0 first
+    order = sorted(range(len(labels)), key=lambda place: "seed 0" not in labels[place])
     figure.legend(
         [handles[place] for place in order], [labels[place] for place in order],
         loc="outside upper center", ncols=2, frameon=False, fontsize=12,
