@@ -61,7 +61,7 @@ CHOICES: dict[str, dict[str, Any]] = {
     "no partial read-out": {"partial_weight": 0.0},
     "no skewed states": {"skew": 0.0},
     "no curriculum": {"curriculum": ()},
-    "no running mean": {"ema": 0.0},
+    "no moving average": {"ema": 0.0},
     "no noise in look-ups": {"lookup_noise": 0.0},
     "true states only": {"true_states": 1.0},
     "AdamW alone": {"optimizer": "adamw", "muon_lr": None, "weight_decay": 0.01},
@@ -269,7 +269,8 @@ def draw() -> None:
     if not sections:
         sys.exit(f"no result of {BASE!r} in {RESULTS.name} yet: run `python benchmarks/ablation.py`")
     with writing(ROOT / "docs" / "ablation.md") as file:
-        file.write(PAGE.format(sections="\n".join(sections)))
+        gone = NOTE if any(name in GONE for _, name, _ in rows) else ""
+        file.write(PAGE.format(gone=gone, sections="\n".join(sections)))
 
 
 def _shared(point: dict[str, float], steps: int) -> dict[str, float]:
@@ -295,6 +296,7 @@ def _marked(name: str) -> str:
 HEADS = """| | seeds | % of the time to 99 % | unsolved of 512 at N = 32 | least attention, N = 128 | N = 64 | N = 128 |
 | --- | --- | --- | --- | --- | --- | --- |"""
 TITLES = {"add": "Sums", "all": "All three operations, half of the recipe's time"}
+NOTE = "† Made no difference that would justify it: the setting is gone, so the row cannot be run again.\n\n"
 PAGE = """# What each part of the recipe is worth
 
 The recipe, then one part taken away or one thing added. Every run starts from scratch and gets the same time on one core: where
@@ -304,11 +306,10 @@ which equations of three operands stay 99 % right in training, on the states tha
 number, over every problem of 128 nodes and every state (not computed for log-n). The last columns are the share of 64 published
 problems fully solved: they show what a part does beyond the training sizes, and chose nothing.
 
-† Made no difference that would justify it: the setting is gone, so the row cannot be run again.
-
-{sections}
-Equations of three operands that are right in training, against time: gray is the recipe, color the changed part, one line a
-seed. Made by `python benchmarks/ablation.py`; results, settings and machine are in `benchmarks/results/ablation.jsonl`.
+{gone}{sections}
+Equations of three operands that are right in training, against time: gray is the recipe, color the changed part, one line per
+seed. The [log](log.md) says what follows from it, by a rule written before the runs. Made by `python benchmarks/ablation.py`;
+results, settings and machine are in `benchmarks/results/ablation.jsonl`.
 """
 
 
