@@ -48,9 +48,10 @@ class GraphView {
     const value = svg("text", { class: "value", y: 13 });
     const badge = svg("text", { class: "badge", x: NODE_WIDTH / 2 - 7, y: NODE_HEIGHT / 2 - 6 });
     const name = svg("text", { class: "name", y: -6 }, labelOf(this.problem, number));
+    const place = `translate(${x[number].toFixed(1)} ${y[number].toFixed(1)})`;
     const group = svg(
       "g",
-      { transform: `translate(${x[number].toFixed(1)} ${y[number].toFixed(1)})`, role: "button", tabindex: -1 },
+      { class: "node", transform: place, role: "button", tabindex: -1 }, // else it fades in from black
       svg("rect", box),
       svg("rect", halo),
       name,
