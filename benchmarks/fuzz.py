@@ -125,7 +125,7 @@ def checkpoint_target(folder: Path) -> tuple[Callable[[bytes], None], list[bytes
                 assert trained.model
             if zlib.crc32(data) % 4:  # to resume costs as much as all before
                 return
-            settle(folder / "run", checkpoint.run, lambda line: None)
+            settle(folder / "run", lambda line: None)
             model = build_model(checkpoint.run)
             average = MovingAverage(model, checkpoint.run.train.ema) if checkpoint.run.train.ema else None
             optimizer = make_optimizer(model, checkpoint.run.train)

@@ -1,5 +1,7 @@
-"""The paper's two worked examples, as printed, and an evaluation of problem text that shares no code with ours."""
+"""Worked examples: the paper's two as printed, and the front page's; and an evaluation of problem text that shares no code with ours."""
 
+SEVEN_NODES = "6 = x8 ; 12 = x7 ; 18 = x5 ; x5 + x8 = x2 ; x7 + x8 - x5 = x9 ; x7 * x2 = x1 ; x1 - x9 * x2 = x4"
+"""The front page's problem, with all three operations."""
 NINE_NODES = (
     "20 -> x7 ; 2 -> x42 ; 6 -> x88 ; 14 -> x115 ; "
     "x7 + x42 -> x23 ; x42 + x88 -> x91 ; x88 × x115 -> x55 ; "

@@ -69,6 +69,15 @@ class Watched:
             self.page.wait_for_timeout(50)
         raise AssertionError(f"never true: {condition}")
 
+    def saved(self, button: str, folder: Path) -> Path:
+        """Save by a button of the menu; return the file."""
+        self.page.click("#save-button")
+        with self.page.expect_download() as download:
+            self.page.click(button)
+        path = folder / download.value.suggested_filename
+        download.value.save_as(path)
+        return path
+
     def moment(self) -> dict:
         return self.page.evaluate(
             "({iteration: latentloop.iteration, last: latentloop.last, halt: latentloop.panes[0].halt,"

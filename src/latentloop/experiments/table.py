@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from itertools import product
 from typing import Any, Literal
 
 from latentloop.config import RunConfig
@@ -19,6 +20,7 @@ from latentloop.config.positions import (
     RotaryConfig,
 )
 from latentloop.errors import UserError, nearest
+from latentloop.methods import TRAJECTORIES
 from latentloop.presets import preset
 from latentloop.schema import changed
 
@@ -225,11 +227,9 @@ def _paper() -> Iterator[Point]:
         if method in ("recurrent", "cot"):
             grid |= {f"T{iterations}": {"iterations": iterations} for iterations in (1, 2, 4, 8)}
         if method == "cot":
-            formats = ("value", "equation-value", "equation-operands-value")
             sizes = {"fixed": None, "variable": preset("paper-cot-variable").graph.min_nodes}
-            grid |= {
-                f"{f}-{name}": {"trajectory": f, "min_nodes": least} for f in formats for name, least in sizes.items()
-            }
+            for trajectory, (name, least) in product(TRAJECTORIES, sizes.items()):
+                grid[f"{trajectory}-{name}"] = {"trajectory": trajectory, "min_nodes": least}
         for name, overrides in grid.items():
             if changed(source, **overrides) not in seen:
                 seen.append(changed(source, **overrides))
@@ -311,11 +311,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "cot-formats": Experiment(
         question="What should a chain of thought write, and does it need problems of all sizes?",
-        points=tuple(
-            _chain(trajectory, fixed=fixed)
-            for trajectory in ("value", "equation-value", "equation-operands-value")
-            for fixed in (False, True)
-        ),
+        points=tuple(_chain(trajectory, fixed=fixed) for trajectory in TRAJECTORIES for fixed in (False, True)),
         figures=("structure", "bars-cot"),
     ),
     "correction": Experiment(

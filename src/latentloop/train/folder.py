@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from latentloop.config import RunConfig
 from latentloop.errors import UserError
 from latentloop.files import writing
 from latentloop.train.checkpoint import (
@@ -55,7 +54,7 @@ def _is_leftover(name: str) -> bool:
     return name.startswith(".") and name.endswith(".part")
 
 
-def settle(folder: Path, run: RunConfig, say: Say) -> None:
+def settle(folder: Path, say: Say) -> None:
     """Make ``last`` and ``best`` name whole checkpoints, wherever such can be found, before a run resumes."""
     sweep(folder)
     for name in ("last", "best"):
@@ -68,10 +67,10 @@ def settle(folder: Path, run: RunConfig, say: Say) -> None:
         say(f"{folder / 'last'} names no checkpoint: going on from {newest.name}, the newest that is whole")
         _point(folder / "last", newest.name)
     if is_checkpoint(pointed(folder / "last")) and not is_checkpoint(pointed(folder / "best")):
-        _find_best(folder, steps, run, say)
+        _find_best(folder, steps, say)
 
 
-def _find_best(folder: Path, steps: list[Path], run: RunConfig, say: Say) -> None:
+def _find_best(folder: Path, steps: list[Path], say: Say) -> None:
     """Name the checkpoint that was the best one when the last one was written, if it is still there."""
     least = read_metrics(pointed(folder / "last")).get("best_loss")
     if least is None:

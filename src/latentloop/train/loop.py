@@ -53,7 +53,7 @@ def train(
         if fabric.is_global_zero:
             stack.enter_context(locked(folder))
             if resume:
-                settle(folder, run, console.print)
+                settle(folder, console.print)
             elif (folder / CONFIG).exists():
                 raise UserError(
                     f"the run folder {folder} exists: go on with --resume {folder}, or choose another --output"

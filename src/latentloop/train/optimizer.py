@@ -75,9 +75,8 @@ def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
     decaying, others = [], []
     for name, parameter in model.named_parameters():
         if train.optimizer == "muon" and uses_muon(name, parameter.ndim):
-            muon[3 if name.endswith("attention.project.weight") else 1].append(
-                parameter
-            )  # queries, keys and values in one
+            parts = 3 if name.endswith("attention.project.weight") else 1  # queries, keys and values are in one
+            muon[parts].append(parameter)
         elif parameter.ndim >= 2 or train.decay == "all":
             decaying.append(parameter)
         else:
