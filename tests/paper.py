@@ -1,4 +1,4 @@
-"""Worked examples: the paper's two as printed, and the front page's; and an evaluation of problem text that shares no code with ours."""
+"""Worked examples, the paper's and the front page's; and an evaluation of problem text that shares no code with ours."""
 
 SEVEN_NODES = "6 = x8 ; 12 = x7 ; 18 = x5 ; x5 + x8 = x2 ; x7 + x8 - x5 = x9 ; x7 * x2 = x1 ; x1 - x9 * x2 = x4"
 """The front page's problem, with all three operations."""
