@@ -55,6 +55,7 @@ WARM_UP, ROUNDS = 5, 40
 """Steps that are taken to compare the cost of two rows, before and while it is measured."""
 SIZES, INSTANCES, VALIDATION = (64, 128), 64, 512
 BASE = "the recipe"
+NEITHER: dict[str, Any] = {"lookup_weight": 0.0, "partial_weight": 0.0}
 CHOICES: dict[str, dict[str, Any]] = {
     BASE: {},
     "no look-up read-out": {"lookup_weight": 0.0},
@@ -65,6 +66,11 @@ CHOICES: dict[str, dict[str, Any]] = {
     "no noise in look-ups": {"lookup_noise": 0.0},
     "true states only": {"true_states": 1.0},
     "AdamW alone": {"optimizer": "adamw", "muon_lr": None, "weight_decay": 0.01},
+    "neither read-out": NEITHER,
+    "neither read-out, no average": NEITHER | {"ema": 0.0},
+    "neither read-out, no average, no skew": NEITHER | {"ema": 0.0, "skew": 0.0},
+    "none of the five": NEITHER | {"ema": 0.0, "skew": 0.0, "curriculum": ()},
+    "no average, no look-up read-out": {"ema": 0.0, "lookup_weight": 0.0},
     "with log-n attention": {"sharpen": "log-n"},
     "with gated MLPs": {"mlp": "gated", "mlp_ratio": 3},
     "with character embeddings": {"value_init": "characters"},
@@ -72,9 +78,18 @@ CHOICES: dict[str, dict[str, Any]] = {
 """What each row changes; a gated MLP of ratio 3 has about as many weights as a plain one of ratio 4."""
 GONE = ("with log-n attention", "with gated MLPs", "with character embeddings")
 """Rows whose setting is no longer in the code: they run on a checkout that still has it, and their results stay."""
-ADD_ONLY = ("no noise in look-ups", "true states only", "AdamW alone")
-"""Rows that are measured for sums alone."""
-ROWS = [(task, name) for task in TASKS for name in CHOICES if task == "add" or name not in ADD_ONLY]
+NESTED = (
+    "neither read-out",
+    "neither read-out, no average",
+    "neither read-out, no average, no skew",
+    "none of the five",
+)
+"""Parts that sums do not miss one at a time, taken away one after the other."""
+ONLY = dict.fromkeys(("no noise in look-ups", "true states only", "AdamW alone", *NESTED), "add") | {
+    "no average, no look-up read-out": "all"
+}
+"""The task of the rows that are measured for one task alone."""
+ROWS = [(task, name) for task in TASKS for name in CHOICES if ONLY.get(name, task) == task]
 CURVE = {"step": 0, "seconds": 1, "loss": 4, "right_lookup": 4, "right_partial": 4, "right_two": 4, "right_three": 4}
 """What is kept of a learning curve, and the decimals of each."""
 
