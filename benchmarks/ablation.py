@@ -320,11 +320,12 @@ NOTE = "† Made no difference that would justify it: the setting is gone, so th
 PAGE = """# What each part of the recipe is worth
 
 The recipe with every help, then one part taken away, or several, or one thing added. Every run starts from scratch and gets
-the same time on one core: where a step costs more, there are fewer. Numbers are the median of the seeds (least .. most). *Time to 99 %* is the share of it after
-which equations of three operands stay 99 % right in training, on the states that the row itself trains on; a dash is never.
-*Unsolved* are validation problems of 32 nodes, halting at the fixed point. *Least attention* is the worst case of looking up a
-number, over every problem of 128 nodes and every state (not computed for log-n). The last columns are the share of 64 published
-problems fully solved: they show what a part does beyond the training sizes, and chose nothing.
+the same time on one core: where a step costs more, there are fewer. Numbers are the median of the seeds (least .. most).
+*Time to 99 %* is the share of it after which equations of three operands stay 99 % right in training, on the states that
+the row itself trains on; a dash is never. *Unsolved* are validation problems of 32 nodes, halting at the fixed point.
+*Least attention* is the worst case of looking up a number, over every problem of 128 nodes and every state (not computed
+for log-n). The last columns are the share of 64 published problems fully solved: they show what a part does beyond the
+training sizes, and chose nothing.
 
 {gone}{sections}
 Equations of three operands that are right in training, against time: gray is the recipe, color the changed part, one line per
