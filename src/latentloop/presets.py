@@ -60,7 +60,7 @@ LAPTOP_ADD = RunConfig(method=Stable(skew=0.0), graph=DENSE, model=_plain(heads=
 LAPTOP_ALL = RunConfig(
     method=Stable(partial_weight=1.0), task=TaskConfig.named("all"), graph=replace(DENSE, fan_ins=(1, 2, 3, 3, 3, 3)),
     model=_plain(mlp_depth=4),
-    train=replace(FAST, steps=3200, muon_lr=0.02, curriculum=("16/12:0.08", "24:0.62")),
+    train=replace(FAST, steps=3200, muon_lr=0.02, ema=0.998, curriculum=("16/12:0.08", "24:0.62")),
 )  # fmt: skip
 QUICK = replace(
     LAPTOP_ADD, method=Stable(**HELPED), task=TaskConfig(modulus=11, names=32), graph=replace(DENSE, nodes=16),
@@ -127,7 +127,7 @@ PRESETS: dict[str, RunConfig] = {
         method=Stable(**HELPED),
         task=TaskConfig.named("all", names=4096),
         model=replace(LAPTOP_ALL.model, stray=0.1),
-        train=replace(LAPTOP_ALL.train, steps=9600, ema=0.998),
+        train=replace(LAPTOP_ALL.train, steps=9600),
     ),
 }
 
