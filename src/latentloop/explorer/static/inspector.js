@@ -1,6 +1,12 @@
 // Why: the reasons of one value in words, with a mark for each that the oracle has checked.
 "use strict";
 
+// How clearly something arrived: the margin of a read-out, or how much farther the next value's vector is.
+function clearness({ margin, times }) {
+  if (times === undefined) return `margin ${margin.toFixed(1)}`;
+  return `any other value is ${times < 100 ? times.toFixed(1) : "over 100"} times as far`;
+}
+
 class Inspector {
   constructor(app) {
     this.app = app;
@@ -135,7 +141,7 @@ class Inspector {
           this.step(
             arrived.value === held,
             `${word(arrived.value)} arrived for x${name}`,
-            `x${name} held ${word(held)} before; margin ${arrived.margin.toFixed(1)}`,
+            `x${name} held ${word(held)} before; ${clearness(arrived)}`,
           ),
         );
     }

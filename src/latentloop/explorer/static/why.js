@@ -14,13 +14,13 @@ function explain(run, node, iteration) {
   const result = distribution(solver.valueLogits(node));
   const operands = parents.map((parent, k) => {
     const place = layout.operands[node][k];
-    const arrived = engine.auxiliary("lookup", block.layers[1]?.x ?? block.output, place);
+    const seen = engine.auxiliary("lookup", block.layers[1]?.x ?? block.output, place);
     return {
       parent,
       name: problem.nodes[parent].name,
       held: before[parent],
       lookup: head && lookup(run, head, place, layout.rhs[parent]),
-      arrived: arrived && decision(arrived, task),
+      arrived: seen ? decision(seen, task) : received(run, head, place, layout.rhs[parent], iteration),
     };
   });
   const expected = nodeValue(task, problem.nodes[node], before);
@@ -111,6 +111,32 @@ function lookup(run, { layer, head }, place, definition) {
   const weight = weights[definition - first] ?? 0;
   const found = attention.sink && most === place ? "nowhere" : labelAt(run, most);
   return { layer, head, weight, rival, found, right: most === definition && weight > CLEAR };
+}
+
+// What arrived at an operand, without a read-out trained for it: of all numbers, the one whose definition would have sent the
+// vector nearest to it, where vectors depend on tokens alone. `times` is how much farther the next one is.
+function received(run, head, place, definition, iteration) {
+  const { engine, solver } = run;
+  if (head === null || head.layer || !solver.block.given(0).index) return null;
+  const { task, width } = engine;
+  const { size } = engine.layers[0].attention;
+  const { factors } = run.states[iteration - 1];
+  const values = Int32Array.from([...range(0, task.modulus), solver.layout.empty]);
+  const copies = (factor) => new Int32Array(values.length).fill(factors[factor][definition]);
+  const sent = new Tokens(engine);
+  const index = sent.index({ ...Object.fromEntries(FACTORS.map((name) => [name, copies(name)])), value: values });
+  const { z } = solver.block.layers[0];
+  const far = (vector, start) => {
+    let sum = 0;
+    for (let i = head.head * size; i < (head.head + 1) * size; i++)
+      sum += (z[place * width + i] - (vector ? vector[start + i] : 0)) ** 2;
+    return Math.sqrt(sum);
+  };
+  const distances = Array.from(index, (row) => far(sent.values, row * width));
+  distances.push(Math.min(distances.pop(), far(null, 0))); // nothing arrives from an empty definition, or from the sink
+  const order = range(0, distances.length).sort((a, b) => distances[a] - distances[b]);
+  const number = (k) => (k < task.modulus ? k : EMPTY);
+  return { value: number(order[0]), next: number(order[1]), times: distances[order[1]] / distances[order[0]] };
 }
 
 // A token in words: definitions by the variable they define, others by their equation, too.
