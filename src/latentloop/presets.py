@@ -58,7 +58,7 @@ DENSE = GraphConfig(nodes=32, depth_limit=7, fan_ins=(1, 2, 3, 3, 3))
 """Many equations of three operands: their values are what takes most examples."""
 LAPTOP_ADD = RunConfig(method=Stable(skew=0.0), graph=DENSE, model=_plain(heads=8), train=replace(FAST, steps=1300))
 LAPTOP_ALL = RunConfig(
-    method=Stable(partial_weight=1.0), task=TaskConfig.named("all"), graph=replace(DENSE, fan_ins=(1, 2, 3, 3, 3, 3)),
+    method=Stable(**HELPED), task=TaskConfig.named("all"), graph=replace(DENSE, fan_ins=(1, 2, 3, 3, 3, 3)),
     model=_plain(mlp_depth=4),
     train=replace(FAST, steps=3200, muon_lr=0.02, ema=0.998, curriculum=("16/12:0.08", "24:0.62")),
 )  # fmt: skip
@@ -124,7 +124,6 @@ PRESETS: dict[str, RunConfig] = {
     "laptop-all": LAPTOP_ALL,
     "laptop-all-4096": replace(
         LAPTOP_ALL,
-        method=Stable(**HELPED),
         task=TaskConfig.named("all", names=4096),
         model=replace(LAPTOP_ALL.model, stray=0.1),
         train=replace(LAPTOP_ALL.train, steps=9600),
