@@ -56,7 +56,9 @@ HELPED: dict[str, Any] = {"lookup_weight": 1.0, "partial_weight": 1.0}
 """Both auxiliary read-outs."""
 DENSE = GraphConfig(nodes=32, depth_limit=7, fan_ins=(1, 2, 3, 3, 3))
 """Many equations of three operands: their values are what takes most examples."""
-LAPTOP_ADD = RunConfig(method=Stable(skew=0.0), graph=DENSE, model=_plain(heads=8), train=replace(FAST, steps=1300))
+LAPTOP_ADD = RunConfig(
+    method=Stable(skew=0.0), graph=DENSE, model=_plain(heads=8), train=replace(FAST, steps=1300, ema=0.998)
+)
 LAPTOP_ALL = RunConfig(
     method=Stable(**HELPED), task=TaskConfig.named("all"), graph=replace(DENSE, fan_ins=(1, 2, 3, 3, 3, 3)),
     model=_plain(mlp_depth=4),
