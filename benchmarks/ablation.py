@@ -51,11 +51,6 @@ RESULTS = ROOT / "benchmarks" / "results" / "ablation.jsonl"
 SEEDS = (0, 1, 2)
 TASKS: dict[str, tuple[str, float]] = {"add": ("laptop-add", 1.0), "all": ("laptop-all", 0.5)}
 """The preset of each task, and the share of its steps that a run of it gets here."""
-FULL: dict[str, dict[str, Any]] = {
-    "add": {"steps": 1200, "lookup_weight": 1.0, "partial_weight": 1.0, "skew": 0.6},
-    "all": {},
-}
-"""What the presets had when parts were taken away here, and have no more."""
 WARM_UP, ROUNDS = 5, 40
 """Steps that are taken to compare the cost of two rows, before and while it is measured."""
 SIZES, INSTANCES, VALIDATION = (64, 128), 64, 512
@@ -102,7 +97,7 @@ CURVE = {"step": 0, "seconds": 1, "loss": 4, "right_lookup": 4, "right_partial":
 def run_of(task: str, name: str, seed: int) -> RunConfig:
     """Return the run of one row; where its steps cost more or less than the recipe's, it gets fewer or more of them."""
     source, share = TASKS[task]
-    run = changed(preset(source), **FULL[task])
+    run = preset(source)
     run = changed(run, seed=seed, steps=round(share * run.train.steps), log_every=25)
     run = changed(run, validate_every=10**6, checkpoint_every=10**6)
     return changed(run, **CHOICES[name])

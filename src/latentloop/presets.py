@@ -49,23 +49,20 @@ def _plain(**sizes: Any) -> ModelConfig:
 
 FAST = TrainConfig(
     steps=1200, batch=32, micro_batch=64, optimizer="muon", muon_lr=0.03, lr=2e-3, weight_decay=0.1, warmup=50,
-    schedule="linear", final_lr=0.02, beta2=0.98, clip=1.0, curriculum=("16/12:0.17", "16:0.63"),
+    schedule="linear", final_lr=0.02, beta2=0.98, clip=1.0, ema=0.998, curriculum=("16/12:0.17", "16:0.63"),
     log_every=50, validate_every=300, checkpoint_every=300,
 )  # fmt: skip
-HELPED: dict[str, Any] = {"lookup_weight": 1.0, "partial_weight": 1.0}
-"""Both auxiliary read-outs."""
+STABLE = Stable(lookup_weight=1.0, partial_weight=1.0)
 DENSE = GraphConfig(nodes=32, depth_limit=7, fan_ins=(1, 2, 3, 3, 3))
 """Many equations of three operands: their values are what takes most examples."""
-LAPTOP_ADD = RunConfig(
-    method=Stable(skew=0.0), graph=DENSE, model=_plain(heads=8), train=replace(FAST, steps=1300, ema=0.998)
-)
+LAPTOP_ADD = RunConfig(method=STABLE, graph=DENSE, model=_plain(heads=8), train=FAST)
 LAPTOP_ALL = RunConfig(
-    method=Stable(**HELPED), task=TaskConfig.named("all"), graph=replace(DENSE, fan_ins=(1, 2, 3, 3, 3, 3)),
+    method=STABLE, task=TaskConfig.named("all"), graph=replace(DENSE, fan_ins=(1, 2, 3, 3, 3, 3)),
     model=_plain(mlp_depth=4),
-    train=replace(FAST, steps=3200, muon_lr=0.02, ema=0.998, curriculum=("16/12:0.08", "24:0.62")),
+    train=replace(FAST, steps=3200, muon_lr=0.02, curriculum=("16/12:0.08", "24:0.62")),
 )  # fmt: skip
 QUICK = replace(
-    LAPTOP_ADD, method=Stable(**HELPED), task=TaskConfig(modulus=11, names=32), graph=replace(DENSE, nodes=16),
+    LAPTOP_ADD, task=TaskConfig(modulus=11, names=32), graph=replace(DENSE, nodes=16),
     model=_plain(width=64, lookup_noise=0.0),
     train=replace(
         FAST, steps=700, muon_lr=0.04, ema=0.98, curriculum=("16/12:0.25",), log_every=25, validate_every=100,
@@ -75,9 +72,7 @@ QUICK = replace(
 """Half a minute on two cores: sums modulo 11 on graphs of 16 nodes."""
 
 LADDER_GRAPH = GraphConfig(nodes=16, min_nodes=8, depth_limit=7)
-LADDER_TRAINING = replace(
-    FAST, batch=16, ema=0.998, curriculum=("16/12:0.2",), validate_every=500, checkpoint_every=500
-)
+LADDER_TRAINING = replace(FAST, batch=16, curriculum=("16/12:0.2",), validate_every=500, checkpoint_every=500)
 
 
 def _ladder(
@@ -95,6 +90,7 @@ def _ladder(
 
 
 RELATIVE = DisentangledConfig(relative_width=128)
+HELPED: dict[str, Any] = {"lookup_weight": 1.0, "partial_weight": 1.0}
 LOOKUP_FIRST: dict[str, Any] = {"positions": LocalConfig(), "first_heads": 1, "mlp_depth": 2, "lookup_noise": 4.0}
 
 
@@ -114,14 +110,14 @@ PRESETS: dict[str, RunConfig] = {
     "ladder-continuous": _ladder(Continuous(**HELPED), **LOOKUP_FIRST, rate=0.04),
     "ladder-discrete": _ladder(Discrete(**HELPED), **LOOKUP_FIRST),
     "ladder-corrected": _ladder(Corrected(**HELPED), **LOOKUP_FIRST, layers=4),
-    "ladder-stable": _ladder(Stable(**HELPED), **LOOKUP_FIRST, rate=0.04),
+    "ladder-stable": _ladder(STABLE, **LOOKUP_FIRST, rate=0.04),
     "tiny-feedforward": _tiny(Feedforward()),
     "tiny-recurrent": _tiny(Recurrent(iterations=3)),
     "tiny-cot": _tiny(ChainOfThought()),
     "tiny-continuous": _tiny(Continuous()),
     "tiny-discrete": _tiny(Discrete()),
     "tiny-corrected": _tiny(Corrected()),
-    "tiny-stable": RunConfig(method=Stable(**HELPED), graph=TINY_GRAPH, model=_plain(width=32), train=TINY_TRAINING),
+    "tiny-stable": RunConfig(method=STABLE, graph=TINY_GRAPH, model=_plain(width=32), train=TINY_TRAINING),
     "laptop-add": LAPTOP_ADD,
     "laptop-all": LAPTOP_ALL,
     "laptop-all-4096": replace(
