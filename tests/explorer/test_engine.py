@@ -51,6 +51,21 @@ RUN = """([model, texts, starts]) => {
   });
 }"""
 
+ARRIVED = """([model, text, start]) => {
+  const tensors = readTensors(model.tensors, bytesOf(model.data).buffer);
+  const seen = [];
+  for (const hidden of [false, true]) {
+    if (hidden) tensors.delete("auxiliary.lookup.1.weight");
+    const engine = new Engine({ ...model, tensors, task: makeTask(model.task) });
+    const problem = parseProblem(text, engine.task);
+    const run = new Run(engine, problem, [{ at: 0, values: start.map((value, node) => [node, value]) }]);
+    while (!run.halt) run.step();
+    seen.push(problem.nodes.flatMap((_, node) => [1, 3].flatMap((iteration) =>
+      explain(run, node, iteration).operands.map(({ held, arrived }) => [held, arrived.value, arrived.times ?? null]))));
+  }
+  return seen;
+}"""
+
 
 def expected(trained, problems, start=None):
     assert trained.model is not None  # once it is built PyTorch answers, and not NumPy
@@ -173,3 +188,17 @@ def test_wrong_states_are_repaired_as_in_pytorch(program, laptop_all):
     found = program.evaluate(RUN, [laptop_all, texts_of(problems), start.tolist()])
     same(found, expected(trained, problems, start))
     assert found[0]["states"][0] != found[0]["states"][-1]
+
+
+@pytest.mark.parametrize("name", ["laptop-add", "laptop-all"])
+def test_what_arrived_is_told_without_a_read_out_too(program, name, laptop_add, laptop_all):
+    """The value whose vector is nearest is what was held, and what the trained read-out says."""
+    packed = {"laptop-add": laptop_add, "laptop-all": laptop_all}[name]
+    problem = published_problems(LatentLoop.from_pretrained(name).run.task, 24, 1, skip=2048)
+    start = np.random.default_rng(2).integers(-8, 23, 24).clip(-1).tolist()
+    by_readout, by_vectors = program.evaluate(ARRIVED, [packed, texts_of(problem)[0], start])
+    assert len(by_vectors) > 40
+    assert len({held for held, _, _ in by_vectors}) > 8
+    assert sum(held < 0 for held, _, _ in by_vectors) > 8
+    assert all(told == [held, held, None] for (held, _, _), told in zip(by_vectors, by_readout, strict=True))
+    assert all(found == held and times > 2 for held, found, times in by_vectors)
