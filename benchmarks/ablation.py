@@ -263,69 +263,108 @@ def spread(found: list[float | None], form: str) -> str:
 
 def draw() -> None:
     """Write the tables and the pictures of all results so far."""
-    rows = read_rows()
-    sections = []
-    for task, title in TITLES.items():
-        results: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for name, seed in ((name, seed) for name in CHOICES for seed in SEEDS if (task, name, seed) in rows):
-            results[name].append(rows[task, name, seed])
-        if BASE not in results:
-            continue
-        steps, lines = results[BASE][0]["steps"], [_line(name, runs) for name, runs in results.items()]
-        picture = f"![Learning curves](ablation-{task}.png)"
-        sections.append("\n".join([f"## {title}, {steps:,} steps", "", HEADS, *lines, "", picture, ""]))
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {task: defaultdict(list) for task in TASKS}
+    for (task, name, _), row in read_rows().items():
+        found[task][name].append(row)
+    drawn = [task for task in TASKS if BASE in found[task]]
+    if not drawn:
+        sys.exit(f"no result of {BASE!r} in {RESULTS.name} yet: run `python benchmarks/ablation.py`")
+    for task in drawn:
         panels = {
-            _marked(name): [
-                {"curve": [_shared(point, run["steps"]) for point in points_of(run["curve"])]} for run in runs
-            ]
-            for name, runs in results.items()
+            name: [{"curve": [_shared(point, run["steps"]) for point in points_of(run["curve"])]} for run in runs]
+            for name, runs in found[task].items()
         }
         save_figure(ablation_figure(panels, BASE), ROOT / "docs" / f"ablation-{task}.png")
-    if not sections:
-        sys.exit(f"no result of {BASE!r} in {RESULTS.name} yet: run `python benchmarks/ablation.py`")
     with writing(ROOT / "docs" / "ablation.md") as file:
-        gone = NOTE if any(name in GONE for _, name, _ in rows) else ""
-        file.write(PAGE.format(gone=gone, sections="\n".join(sections)))
+        tables = [_table(title, found) for title in GROUPS]
+        file.write(PAGE.format(tables="\n".join(tables), pictures="\n\n".join(_picture(task, found) for task in drawn)))
 
 
 def _shared(point: dict[str, float], steps: int) -> dict[str, float]:
     return point | {"share": 100 * point["step"] / steps}
 
 
-def _line(name: str, runs: list[dict[str, Any]]) -> str:
-    figures = [
-        _marked(name),
-        str(len(runs)),
-        spread([steps_to(run) for run in runs], "{:.0f}"),
-        spread([run["unsolved"] for run in runs], "{:.0f}"),
-        spread([run["least_attention"] for run in runs], "{:.4f}"),
-        *(spread([100 * run["solved"][str(nodes)] for run in runs], "{:.0f}") for nodes in SIZES),
+def _picture(task: str, found: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
+    steps = found[task][BASE][0]["steps"]
+    return f"{TITLES[task]}, {steps:,} steps:\n\n![Learning curves: {TITLES[task]}](ablation-{task}.png)"
+
+
+def _table(title: str, found: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
+    """Write a group of rows, below the recipe, with the figures of both tasks side by side."""
+    names = [name for name in (BASE, *GROUPS[title]) if any(found[task].get(name) for task in TASKS)]
+    worth = [name for name in names if name in WORTH]
+    heads = [
+        "",
+        *(f"{SHORT[task]}: {head}" for task in TASKS for head in HEADS[task]),
+        *(["stays for"] if worth else []),
     ]
-    return f"| {' | '.join(figures)} |"
+    lines = [heads, ["---"] * len(heads)]
+    for name in names:
+        figures = [figure for task in TASKS for figure in _figures(task, found[task].get(name, []))]
+        lines.append([name, *figures, *([WORTH.get(name, "")] if worth else [])])
+    return "\n".join([f"## {title}", "", *(f"| {' | '.join(line)} |" for line in lines), ""])
 
 
-def _marked(name: str) -> str:
-    return f"{name} †" if name in GONE else name
+def _figures(task: str, runs: list[dict[str, Any]]) -> list[str]:
+    """Write what a table shows of the runs of one row, and the number of seeds where some are missing."""
+    if not runs:
+        return [""] * len(HEADS[task])
+    missing = "" if len(runs) == len(SEEDS) else f", {len(runs)} of {len(SEEDS)} seeds"
+    figures = {
+        "unsolved": spread([run["unsolved"] for run in runs], "{:.0f}") + missing,
+        "% of the time to 99 %": spread([steps_to(run) for run in runs], "{:.0f}"),
+        "least attention": spread([run["least_attention"] for run in runs], "{:.4f}"),
+        "N = 128": spread([100 * list(run["solved"].values())[-1] for run in runs], "{:.0f}"),
+    }
+    return [figures[head] for head in HEADS[task]]
 
 
-HEADS = """| | seeds | % of the time to 99 % | unsolved of 512 at N = 32 | least attention, N = 128 | N = 64 | N = 128 |
-| --- | --- | --- | --- | --- | --- | --- |"""
+HEADS = {
+    "add": ["% of the time to 99 %", "unsolved", "least attention", "N = 128"],
+    "all": ["unsolved", "N = 128"],
+}
+"""What is shown of each task: half of its time is too short for 99 % of all operations, and look-ups are alike there."""
+SHORT = {"add": "sums", "all": "all"}
 TITLES = {"add": "Sums", "all": "All three operations, half of the recipe's time"}
-NOTE = "† Made no difference that would justify it: the setting is gone, so the row cannot be run again.\n\n"
+WORTH = {
+    "no look-up read-out": "unseen shapes (sums), the last wrong entries (all)",
+    "no partial read-out": "unseen shapes (sums), the arithmetic (all)",
+    "no skewed states": "unseen shapes (sums), the arithmetic (all)",
+    "no curriculum": "cheap early steps: unsolved problems (all), or where other parts are missing too (sums)",
+    "no moving average": "margins (sums), the last wrong entries (all)",
+    "no noise in look-ups": "margins of look-ups",
+    "true states only": "everything",
+    "AdamW alone": "everything",
+}
+"""Why each part is in the recipe, from these runs and from those of full length in the log."""
+GROUPS: dict[str, tuple[str, ...]] = {
+    "One part taken away": tuple(WORTH),
+    "Several parts taken away": tuple(name for name in CHOICES if name not in (BASE, *WORTH, *GONE)),
+    "Settings that are gone": GONE,
+}
 PAGE = """# What each part of the recipe is worth
 
-The recipe with every help, then one part taken away, or several, or one thing added. Every run starts from scratch and gets
-the same time on one core: where a step costs more, there are fewer. Numbers are the median of the seeds (least .. most).
-*Time to 99 %* is the share of it after which equations of three operands stay 99 % right in training, on the states that
-the row itself trains on; a dash is never. *Unsolved* are validation problems of 32 nodes, halting at the fixed point.
-*Least attention* is the worst case of looking up a number, over every problem of 128 nodes and every state (not computed
-for log-n). The last columns are the share of 64 published problems fully solved: they show what a part does beyond the
-training sizes, and chose nothing.
+The recipe with every help, then parts taken away or added. Every run starts from scratch and gets the same time on one core:
+where a step costs more, there are fewer. Numbers are the median of three seeds (least .. most), for *sums* and for *all* three
+operations, the latter in half of the recipe's time. *Time to 99 %* is the share of it after which equations of three operands
+stay 99 % right in training, on the states that the row itself trains on; a dash is never. *Unsolved* are, of 512 validation
+problems of 32 nodes, those not solved when the model halts at the fixed point. *Least attention* is the worst case of looking
+up a number, over every problem of 128 nodes and every state (not computed for log-n). *N = 128* is the share of 64 published
+problems fully solved: it shows what a part does beyond the training sizes, and chose nothing.
 
-{gone}{sections}
+{tables}
+*Unseen shapes*: with both read-outs and skewed states gone together, and all the rest at full length, one seed of two failed on
+one chain of 128 nodes in 64. Settings that are gone made no difference that would justify them; their rows ran on a commit that had them.
+
+## Learning curves
+
 Equations of three operands that are right in training, against time: gray is the recipe, color the changed part, one line per
-seed. The [log](log.md) says what follows from it, by a rule written before the runs. Made by `python benchmarks/ablation.py`;
-results, settings and machine are in `benchmarks/results/ablation.jsonl`.
+seed.
+
+{pictures}
+
+The [log](log.md) says what follows from all this, by rules written before the runs ("what the ablation will decide", "plainer
+presets"). Made by `python benchmarks/ablation.py`; results, settings and machine are in `benchmarks/results/ablation.jsonl`.
 """
 
 

@@ -36,7 +36,7 @@ def ablation(tmp_path, monkeypatch):
         "WARM_UP": 1,
         "ROUNDS": 3,
         "TASKS": {"add": ("laptop-add", 0.004), "all": ("laptop-all", 0.002)},
-        "PAGE": "{sections}",
+        "PAGE": "{tables}{pictures}",
     }
     for name, value in settings.items():
         monkeypatch.setattr(module, name, value)
@@ -73,10 +73,10 @@ def test_a_row_is_measured_once_and_drawn(ablation, tmp_path):
     ]
     ablation.draw()
     page = (tmp_path / "docs" / "ablation.md").read_text().splitlines()
-    rows = [line.split(" | ")[:2] for line in page if " | 1 | " in line]
-    names = [ablation.BASE, "no curriculum", f"{ablation.GONE[0]} †", ablation.BASE]
-    assert rows == [[f"| {name}", "1"] for name in names]
-    assert sum(line.startswith("## ") for line in page) == 2
+    rows = [line.split(" | ")[0][2:] for line in page if ", 1 of 3 seeds" in line]
+    assert rows == [ablation.BASE, "no curriculum", ablation.BASE, ablation.BASE, ablation.GONE[0]]
+    assert [line[3:] for line in page if line.startswith("## ")] == list(ablation.GROUPS)
+    assert sum(line.startswith("![Learning curves") for line in page) == 2
     assert (tmp_path / "docs" / "ablation-add.png").stat().st_size > 10_000
 
 
