@@ -354,7 +354,8 @@ problems fully solved: it shows what a part does beyond the training sizes, and 
 
 {tables}
 *Unseen shapes*: with both read-outs and skewed states gone together, and all the rest at full length, one seed of two failed on
-one chain of 128 nodes in 64. Settings that are gone made no difference that would justify them; their rows ran on a commit that had them.
+one chain of 128 nodes in 64. Settings that are gone made no difference that would justify them; their rows ran on a commit that
+had them.
 
 ## Learning curves
 
