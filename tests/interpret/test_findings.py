@@ -9,22 +9,29 @@ from latentloop.interpret.claims import STATEMENTS
 
 
 @pytest.mark.parametrize(
-    ("right", "strongest", "verdict", "number"),
+    ("right", "strongest", "control", "verdict", "number"),
     [
-        (1.0, [0.2, 0.995, 1.0, 1.0], "supported", "2 of 4"),
-        (1.0, [0.2, 0.5, 0.995, 1.0], "not supported", "3 of 4"),  # more than 60 %
-        (0.9, [0.2, 0.995, 1.0, 1.0], "not supported", "2 of 4"),  # wrong before anything is removed
-        (1.0, [0.2, 0.3, 0.4, 0.5], "not supported", "none of 4"),
+        (1.0, [0.2, 0.995, 1.0, 1.0], 0.5, "supported", "2 of 4"),
+        (1.0, [0.2, 0.5, 0.995, 1.0], 0.5, "not supported", "3 of 4"),  # more than 60 %
+        (0.9, [0.2, 0.995, 1.0, 1.0], 0.5, "not supported", "2 of 4"),  # wrong before anything is removed
+        (1.0, [0.2, 0.3, 0.4, 0.5], 0.5, "not supported", "none of 4"),
+        (1.0, [0.2, 0.995, 1.0, 1.0], 0.95, "not supported", "2 of 4"),  # random directions do as well
     ],
 )
-def test_whether_few_frequencies_suffice_is_judged_for_each_operation_by_itself(right, strongest, verdict, number):
-    def pattern(name, right, strongest):
+def test_whether_few_frequencies_suffice_is_judged_for_each_operation_by_itself(
+    right, strongest, control, verdict, number
+):
+    def pattern(name, right, strongest, control):
         without = SimpleNamespace(
-            triples_strongest=np.array(strongest), triples_without_entering=np.ones(4), entering=np.array([4, 3, 2, 1])
+            triples_strongest=np.array(strongest),
+            triples_random=np.array([0.1, control, 1.0, 1.0]),
+            triples_without_entering=np.ones(4),
+            entering=np.array([4, 3, 2, 1]),
         )
         return SimpleNamespace(name=name, right=right, without=without)
 
-    sums, products = pattern("a + b + c", 1.0, [1.0, 1.0, 1.0, 1.0]), pattern("a * b * c", right, strongest)
+    sums = pattern("a + b + c", 1.0, [1.0, 1.0, 1.0, 1.0], 0.5)
+    products = pattern("a * b * c", right, strongest, control)
     results = {"fourier": SimpleNamespace(patterns=[sums, products])}
     found = {}
     for name in ("few for sums", "few for differences", "few for products"):

@@ -20,7 +20,7 @@ from latentloop.interpret.fourier import (
     summarize,
     transform,
 )
-from latentloop.interpret.frequencies import Singles, _parts, part_of, spectrum_of
+from latentloop.interpret.frequencies import Singles, _parts, part_of, random_basis, spectrum_of
 from latentloop.interpret.heads import OTHERS, find_groups, moments, relative_variance
 from latentloop.interpret.residual import relative_change
 from latentloop.interpret.sharpness import entropy
@@ -154,6 +154,15 @@ def test_frequencies_of_single_values_are_those_of_the_cube(count):
         kept = np.isin(single, chosen) & (single > 0)
         part = np.fft.ifftn(spectrum * kept[..., None], axes=(0, 1, 2), norm="ortho").real
         np.testing.assert_allclose(singles.part(np.array(chosen, int)).numpy(), part, atol=1e-12)
+    basis = random_basis(count, np.random.default_rng(3))
+    np.testing.assert_allclose(basis.T @ basis, np.eye(count - 1), atol=1e-12)
+    np.testing.assert_allclose(basis.sum(0), 0, atol=1e-12)  # orthogonal to what no value changes
+    np.testing.assert_allclose(singles.weakest(basis, count - 1), singles.part(singles.numbers), atol=1e-12)
+    along = np.einsum("vd, ovu -> odu", basis, np.stack([grid.mean(axes) for axes in ((1, 2), (0, 2), (0, 1))]))
+    least = np.sort((along**2).sum((0, 2))) * count**2
+    for removed in (0, 1, count - 2):
+        energy = singles.weakest(basis, removed).square().sum()
+        assert energy == pytest.approx(least[:removed].sum())
 
 
 def test_circulant_and_orthogonal():

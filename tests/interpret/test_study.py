@@ -135,7 +135,7 @@ def test_sums_are_on_the_diagonal_and_need_it(folders):
     assert min(shares[-2:]) > 0.99
     assert pattern.without.solved_without.tolist() == [1, 1, 1, 1, 1, 1, 0]
     assert pattern.without.solved_only == pattern.without.solved == 1
-    assert pattern.without.triples_strongest[-1] == 1
+    assert pattern.without.triples_strongest[-1] == pattern.without.triples_random[-1] == 1
 
 
 def test_verdicts_are_given_anew_without_the_model(folders):

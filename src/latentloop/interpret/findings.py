@@ -19,6 +19,8 @@ SUFFICIENT = 0.99
 """Share of triples right, for frequencies to suffice."""
 FEW = 0.6
 """Largest share of all frequencies that counts as few."""
+CONTROL = 0.9
+"""Share of triples right that as many random directions must stay below."""
 GEOMETRY = 0.5
 """Least circulant and orthogonality score."""
 BROKEN = 0.5
@@ -192,12 +194,14 @@ def few(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
         enough = int(right.argmax()) + 1 if right.any() else count + 1
         said = f"the {enough} strongest of {count}" if right.any() else f"not even all {count}"
         dropped = without.triples_without_entering[int(without.entering.argmax())]
+        control = float(without.triples_random[min(enough, count) - 1])
         return Finding(
             holds=bool(pattern.right >= SUFFICIENT),
             evidence=f"{pattern.right:.1%} of triples are right; without the strongest frequency where values enter the MLPs, "
             f"{dropped:.0%}",
-            checked=enough / count <= FEW,
-            check=f"kept alone there, {said} suffice for {SUFFICIENT:.0%} of triples",
+            checked=enough / count <= FEW and control < CONTROL,
+            check=f"kept alone there, {said} suffice for {SUFFICIENT:.0%} of triples; as many directions of a random basis for "
+            f"{control:.0%}",
             number=f"{enough} of {count}" if right.any() else f"none of {count}",
         )
 

@@ -5,7 +5,8 @@ already: a model that keeps values adds something else then. Both functions are 
 with its answer in it. Of the one that fits, the part in a frequency group is subtracted wherever such a sum stands: on all
 triples at once, and in whole problems, iteration by iteration. To keep (0,0,0) and (a,a,a) alone is to average over all
 triples of one sum, which a model that is right everywhere survives; so the sharper question is asked where values enter the
-MLPs: which frequencies of each operand's value do they need there? Cost: a roll-out of problems for each group.
+MLPs: which frequencies of each operand's value do they need there? The control is a random basis of functions of a value, of
+which as many directions are kept, the strongest too. Cost: a roll-out of problems for each group.
 """
 
 from contextlib import ExitStack
@@ -34,6 +35,8 @@ from latentloop.tokens.state import Layout, encode_state
 GROUPS = ("(0,0,0)", "(0,0,a)", "(0,a,b)", "(0,a,a)", "(a,b,c)", "(a,a,b)", "(a,a,a)")
 """The paper's groups, in its order; a, b and c are not 0 and differ, and an order of the three stands for all of them."""
 DIAGONAL = len(GROUPS) - 1
+DRAWS = 3
+"""Random bases of the control."""
 ROWS = 1024
 """Vectors that go through the MLPs at once: more do not fit in a processor's cache."""
 
@@ -55,7 +58,9 @@ class Frequencies:
     triples_without_entering: Float[ndarray, "frequency"]
     """Share of triples right without one of these frequencies there."""
     triples_strongest: Float[ndarray, "count"]
-    """... and with the 1, 2, .. strongest alone."""
+    """... with the 1, 2, .. strongest alone, ..."""
+    triples_random: Float[ndarray, "count"]
+    """... and with as many of the strongest directions of a random basis alone, the mean of a few draws."""
     nodes: int
     problems: int
 
@@ -100,7 +105,7 @@ def ablate(
         solved_without.append(_solved(subject, problems, part.float().to(device), values))
         if group in (0, DIAGONAL):
             rest = rest - part
-    energy, without, strongest = _entering(subject, grids.before, answers)
+    energy, without, strongest, control = _entering(subject, grids.before, answers)
     return Frequencies(
         triples_without=np.array(triples_without),
         solved_without=np.array(solved_without),
@@ -109,6 +114,7 @@ def ablate(
         entering=energy,
         triples_without_entering=without,
         triples_strongest=strongest,
+        triples_random=control,
         nodes=graph.nodes,
         problems=len(problems),
     )
@@ -133,6 +139,7 @@ class Singles:
         grid = grid.double()
         others = [tuple(axis for axis in range(MAX_FAN_IN) if axis != kept) for kept in range(MAX_FAN_IN)]
         means = torch.stack([grid.mean(axes) for axes in others]) - grid.mean((0, 1, 2))  # [operand, value, unit]
+        self.means = means
         self.waves = torch.fft.rfft(means, dim=1, norm="ortho")  # [operand, frequency, unit]
         self.numbers = np.arange(1, self.count // 2 + 1)
 
@@ -145,25 +152,51 @@ class Singles:
         """Return the part at the chosen frequencies."""
         kept = torch.zeros(self.waves.shape[1], 1, dtype=torch.bool)
         kept[torch.from_numpy(chosen)] = True
-        x, y, z = torch.fft.irfft(self.waves * kept, n=self.count, dim=1, norm="ortho")
-        return x[:, None, None] + y[:, None] + z
+        return _cube(torch.fft.irfft(self.waves * kept, n=self.count, dim=1, norm="ortho"))
+
+    def weakest(self, basis: Float[Tensor, "value direction"], removed: int) -> Float[Tensor, "x y z unit"]:
+        """Return the part in so many directions of an orthonormal basis, those with the least energy."""
+        found = torch.einsum("vd, ovu -> odu", basis, self.means)  # [operand, direction, unit]
+        chosen = found.square().sum((0, 2)).argsort()[:removed]
+        return _cube(torch.einsum("vd, odu -> ovu", basis[:, chosen], found[:, chosen]))
 
 
-def _entering(subject: Subject, before: Float[Tensor, "x y z unit"], sums: Tensor) -> tuple[ndarray, ndarray, ndarray]:
-    """Take frequencies of single values out of what enters the MLPs: one at a time, then all but the strongest."""
+def _cube(parts: Float[Tensor, "operand value unit"]) -> Float[Tensor, "x y z unit"]:
+    """Return the sum of three functions of one value each, on the cube."""
+    x, y, z = parts
+    return x[:, None, None] + y[:, None] + z
+
+
+def random_basis(count: int, rng: np.random.Generator) -> Float[Tensor, "value direction"]:
+    """Return an orthonormal basis of the functions of a value with mean 0, drawn at random."""
+    drawn = rng.standard_normal((count, count - 1))
+    return torch.from_numpy(np.linalg.qr(drawn - drawn.mean(0))[0])
+
+
+def _entering(
+    subject: Subject, before: Float[Tensor, "x y z unit"], sums: Tensor
+) -> tuple[ndarray, ndarray, ndarray, ndarray]:
+    """Take frequencies of single values out of what enters the MLPs: one at a time, then all but the strongest; then,
+    for comparison, all but as many directions of a random basis."""
     singles = Singles(before)
     energy, numbers = singles.energy(), singles.numbers
     answers = sums.flatten()
 
-    def right(removed: ndarray) -> float:
-        entering = (before - singles.part(removed).float()).flatten(0, 2)
+    def right(removed: Float[Tensor, "x y z unit"]) -> float:
+        entering = (before - removed.float()).flatten(0, 2)
         said = torch.cat([_finished(subject, rows) for rows in entering.split(ROWS)])
         return float((said == answers).float().mean())
 
     order = numbers[np.argsort(-energy)]
-    without = np.array([right(numbers[number - 1 : number]) for number in numbers])
-    strongest = np.array([right(order[count:]) for count in range(1, len(numbers) + 1)])
-    return energy / max(float(energy.sum()), 1e-30), without, strongest
+    without = np.array([right(singles.part(numbers[number - 1 : number])) for number in numbers])
+    strongest = np.array([right(singles.part(order[count:])) for count in range(1, len(numbers) + 1)])
+    rng = generator(subject.settings.seed, INTERPRET, 10)
+    bases = [random_basis(singles.count, rng) for _ in range(DRAWS)]
+    left = [
+        max(singles.count - 1 - 2 * count, 0) for count in range(1, len(numbers) + 1)
+    ]  # a frequency is two directions
+    control = np.array([[right(singles.weakest(basis, removed)) for removed in left] for basis in bases]).mean(0)
+    return energy / max(float(energy.sum()), 1e-30), without, strongest, control
 
 
 def _finished(subject: Subject, x: Float[Tensor, "row width"]) -> Int[Tensor, "row"]:

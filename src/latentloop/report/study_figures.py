@@ -126,7 +126,10 @@ def fourier_charts(result: Spectra) -> Charts:
                 x=numbers,
                 x_label="frequencies kept",
                 top=1.03,
-                lines=[Line(name="triples right", y=without.triples_strongest, color=COLORS[1])],
+                lines=[
+                    Line(name="triples right", y=without.triples_strongest, color=COLORS[1]),
+                    Line(name="... in a random basis", y=without.triples_random, color=COLORS[3]),
+                ],
             ),
         ]
     found["fourier-checks"] = Chart(
