@@ -128,7 +128,7 @@ def fourier_charts(result: Spectra) -> Charts:
                 top=1.03,
                 lines=[
                     Line(name="triples right", y=without.triples_strongest, color=COLORS[1]),
-                    Line(name="... in a random basis", y=without.triples_random, color=COLORS[3]),
+                    Line(name="triples right, in a random basis", y=without.triples_random, color=COLORS[3]),
                 ],
             ),
         ]
