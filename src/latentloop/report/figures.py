@@ -87,7 +87,7 @@ def results_figure(models: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
 def ablation_figure(results: Mapping[str, Sequence[dict[str, Any]]], base: str) -> Figure:
     """Draw learning curves, a panel for each choice: its runs in color over those of the base in gray."""
     names = [name for name in results if name != base]
-    columns = 4
+    columns = min((4, 3), key=lambda each: -len(names) % each)  # fewest empty places
     rows = max(1, -(-len(names) // columns))
     figure = Figure(figsize=(11, 1.9 * rows + 0.5), layout="constrained")
     panels = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
