@@ -192,9 +192,8 @@ def _entering(
     strongest = np.array([right(singles.part(order[count:])) for count in range(1, len(numbers) + 1)])
     rng = generator(subject.settings.seed, INTERPRET, 10)
     bases = [random_basis(singles.count, rng) for _ in range(DRAWS)]
-    left = [
-        max(singles.count - 1 - 2 * count, 0) for count in range(1, len(numbers) + 1)
-    ]  # a frequency is two directions
+    # A frequency is two directions.
+    left = [max(singles.count - 1 - 2 * count, 0) for count in range(1, len(numbers) + 1)]
     control = np.array([[right(singles.weakest(basis, removed)) for removed in left] for basis in bases]).mean(0)
     return energy / max(float(energy.sum()), 1e-30), without, strongest, control
 

@@ -135,8 +135,7 @@ function received(run, head, place, definition, iteration) {
   const distances = Array.from(index, (row) => far(sent.values, row * width));
   distances.push(Math.min(distances.pop(), far(null, 0))); // nothing arrives from an empty definition, or from the sink
   const order = range(0, distances.length).sort((a, b) => distances[a] - distances[b]);
-  const number = (k) => (k < task.modulus ? k : EMPTY);
-  return { value: number(order[0]), next: number(order[1]), times: distances[order[1]] / distances[order[0]] };
+  return { value: order[0] < task.modulus ? order[0] : EMPTY, times: distances[order[1]] / distances[order[0]] };
 }
 
 // A token in words: definitions by the variable they define, others by their equation, too.
