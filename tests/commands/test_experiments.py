@@ -37,7 +37,7 @@ def test_what_is_stored_is_not_run_again(done):
 
 
 def test_results_come_from_the_storage_where_files_are_missing(done):
-    ended = command("sweep", "rehearsal", "--folder", "copy", "--runs", "runs", cwd=done)
+    ended = command("sweep", NAMES[0], "rehearsal", "--folder", "copy", "--runs", "runs", cwd=done)
     assert ended.returncode == 0, ended.stderr
     for name in NAMES:
         kept, copied = ((done / place / "results" / f"{name}.json").read_text() for place in ("kept", "copy"))

@@ -94,7 +94,7 @@ def test_workers_share_the_jobs_and_do_each_once(storage, request):
         return result(job)
 
     def worker():
-        work(Board.open(storage, name, JOBS), measure, quiet, quiet, quiet, wait=0.05)
+        work(Board.open(storage, JOBS, study_name=name), measure, quiet, quiet, quiet, wait=0.05)
 
     threads = [threading.Thread(target=worker) for _ in range(3)]
     for thread in threads:
@@ -102,14 +102,14 @@ def test_workers_share_the_jobs_and_do_each_once(storage, request):
     for thread in threads:
         thread.join()
     assert sorted(done) == sorted(job.name for job in JOBS)
-    board = Board.open(storage, name, JOBS)
+    board = Board.open(storage, JOBS, study_name=name)
     assert set(board.standing().values()) == {"done"}
     assert sorted(one["key"] for one in board.results()) == sorted(job.key for job in JOBS)
     assert do(board) == []
 
 
 def test_an_interrupted_job_waits_again(storage, request):
-    board = Board.open(storage, request.node.name, JOBS[:1])
+    board = Board.open(storage, JOBS[:1], study_name=request.node.name)
 
     def interrupted(job):
         raise KeyboardInterrupt
@@ -118,6 +118,15 @@ def test_an_interrupted_job_waits_again(storage, request):
         do(board, interrupted)
     assert list(board.standing().values()) == ["waiting"]
     assert [one["key"] for one in do(board)] == [JOBS[0].key]
+
+
+def test_jobs_are_taken_in_the_order_they_were_asked_for_and_a_cut_one_is_the_next(storage, request):
+    Board.open(storage, JOBS, study_name=request.node.name)
+    board = Board.open(storage, JOBS[::-1], study_name=request.node.name)
+    trial, first = board.take()
+    assert first == JOBS[-1]
+    board.give_back(trial, "interrupted")
+    assert [one["key"] for one in do(board)] == [job.key for job in JOBS[::-1]]
 
 
 def test_a_job_that_cannot_be_done_stops_no_other(storage, request):
@@ -129,18 +138,18 @@ def test_a_job_that_cannot_be_done_stops_no_other(storage, request):
             raise UserError("the loss is nan")
         return result(job)
 
-    board = Board.open(storage, request.node.name, JOBS)
+    board = Board.open(storage, JOBS, study_name=request.node.name)
     kept = do(board, measure)
     assert sorted(tried) == sorted(job.name for job in JOBS)
     assert len(kept) == len(JOBS) - 1
-    assert len(do(Board.open(storage, request.node.name, JOBS))) == 1
+    assert len(do(Board.open(storage, JOBS, study_name=request.node.name))) == 1
 
 
 KILLED = """
 import sys, time
 sys.path.insert(0, {tests!r})
 from test_sweep import JOBS, Board, work, quiet
-board = Board.open({storage!r}, {name!r}, JOBS[:1])
+board = Board.open({storage!r}, JOBS[:1], study_name={name!r})
 def measure(job):
     print("started", flush=True)
     time.sleep(60)
@@ -153,7 +162,7 @@ def test_the_job_of_a_killed_worker_is_taken_again(storage, request):
     code = KILLED.format(tests=str(Path(__file__).parent), storage=storage, name=name)
     worker = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert worker.stdout.readline() == "started\n"
-    board = Board.open(storage, name, JOBS[:1])
+    board = Board.open(storage, JOBS[:1], study_name=name)
     while "pid" not in (board.progress().get(JOBS[0].key) or {}):
         time.sleep(0.05)
     assert board.free_killed() == []
@@ -163,7 +172,7 @@ def test_the_job_of_a_killed_worker_is_taken_again(storage, request):
 
 
 def test_a_worker_of_another_machine_is_given_up_when_its_beat_stands_still(storage, request, monkeypatch):
-    board = Board.open(storage, request.node.name, JOBS[:1])
+    board = Board.open(storage, JOBS[:1], study_name=request.node.name)
     trial, _ = board.take()
     trial.set_user_attr("beat", {"count": 7, "host": "elsewhere", "pid": 1})
     assert board.free_killed() == []
@@ -178,21 +187,21 @@ def test_a_worker_of_another_machine_is_given_up_when_its_beat_stands_still(stor
 
 
 def test_one_job_added_by_two_workers_is_done_once(storage, request):
-    board = Board.open(storage, request.node.name, JOBS[:1])
+    board = Board.open(storage, JOBS[:1], study_name=request.node.name)
     board._enqueue(JOBS[0].key, JOBS[0].name)
     assert len(do(board)) == 1
 
 
 def test_a_worker_leaves_jobs_alone_that_it_does_not_know(storage, request):
-    Board.open(storage, request.node.name, JOBS)
-    (done,) = do(Board.open(storage, request.node.name, JOBS[1:2]))
+    Board.open(storage, JOBS, study_name=request.node.name)
+    (done,) = do(Board.open(storage, JOBS[1:2], study_name=request.node.name))
     assert done["key"] == JOBS[1].key
-    others = do(Board.open(storage, request.node.name, JOBS))
+    others = do(Board.open(storage, JOBS, study_name=request.node.name))
     assert sorted(one["key"] for one in others) == sorted(job.key for job in JOBS if job != JOBS[1])
 
 
 def test_a_job_that_others_took_for_lost_can_still_be_given_back_or_up(storage, request):
-    board = Board.open(storage, request.node.name, JOBS[:1])
+    board = Board.open(storage, JOBS[:1], study_name=request.node.name)
     for let_go in (board.give_back, board.give_up):
         trial, job = board.take()
         assert board._release(trial.number, job.key)  # as another worker does with one that seems to be killed

@@ -95,6 +95,9 @@ def test_a_single_point_can_be_run_with_three_seeds():
     jobs = experiment("discrete-deberta").jobs
     assert [job.name for job in jobs] == [f"discrete-deberta-seed{seed}" for seed in (0, 1, 2)]
     assert jobs[0].key in {job.key for job in EXPERIMENTS["encodings"].jobs}
+    assert [job.key for job in experiment("discrete-deberta-seed2").jobs] == [jobs[2].key]
+    with pytest.raises(UserError, match="unknown experiment"):
+        experiment("discrete-deberta-seed3")
 
 
 def test_defaults_stay_as_they_are():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from latentloop.experiments.sweep import Board
 
-ExperimentName = Positional[Annotated[str | None, arg(metavar="[EXPERIMENT]")]]
+Names = Positional[Annotated[tuple[str, ...], arg(metavar="[EXPERIMENT ...]")]]
 RUNS = Path("runs") / "experiments"
 JOURNAL = "sweep.journal"
 REFRESH = 2.0
@@ -31,31 +31,30 @@ REFRESH = 2.0
 
 
 def sweep(
-    name: ExperimentName = None,
+    names: Names = (),
     *,
     storage: str | None = None,
     folder: Path = SHIPPED,
     runs: Path = RUNS,
     weights: bool = False,
 ) -> None:
-    """Work on an experiment: take its runs one by one, train and measure them, until none is left.
+    """Work on experiments: take their runs one by one, train and measure them, until none is left.
 
     Start it as often as you like, on as many machines as share the storage: no run is made twice, and that of a worker
     that was killed is taken up again.
 
     Args:
-        name: The experiment; see `latentloop reproduce`.
+        names: Experiments, or single runs; see `latentloop reproduce`. The first are worked on first.
         storage: What workers share: a journal file, or the URL of a database such as postgresql://user@host/name.
             Default: sweep.journal among the runs.
         folder: Where results are stored, in results/.
         runs: Where runs are trained, and resumed from.
         weights: Keep a copy of the trained weights beside the results, in weights/.
     """
-    chosen = _chosen(name)
-    missing = _missing(chosen, folder)
+    missing = _missing(_jobs(names), folder)
     from latentloop.experiments.sweep import Board, work
 
-    board = Board.open(storage or str(runs / JOURNAL), chosen, missing)
+    board = Board.open(storage or str(runs / JOURNAL), missing)
     _collect(board, folder)
     from latentloop.experiments.measure import measure, told
 
@@ -73,7 +72,7 @@ def sweep(
 
 
 def reproduce(
-    name: ExperimentName = None,
+    names: Names = (),
     *,
     claim: str | None = None,
     storage: str | None = None,
@@ -82,12 +81,12 @@ def reproduce(
     workers: int | None = None,
     weights: bool = False,
 ) -> None:
-    """Run an experiment: what is missing is trained and measured, what was cut off is resumed, what is stored is kept.
+    """Run experiments: what is missing is trained and measured, what was cut off is resumed, what is stored is kept.
 
     Without a name, the experiments are listed, with what is stored of each.
 
     Args:
-        name: The experiment, or a single run of one, such as discrete-deberta, with three seeds.
+        names: Experiments, or single points of one, such as discrete-deberta with three seeds or discrete-deberta-seed0.
         claim: Measure one claim of docs/results.md again, from the weights in weights/, and compare; nothing is stored.
         storage: What workers share; see `latentloop sweep`.
         folder: Where results are stored, in results/.
@@ -97,35 +96,36 @@ def reproduce(
     """
     if workers is not None and not 1 <= workers <= 1024:
         raise UserError(f"the number of workers must be 1 to 1,024, got {workers}")
-    if name is None and claim is None:
+    if not names and claim is None:
         standard_output().print(_overview(folder))
         return
     if claim is not None:
-        if name is not None:
-            raise UserError(f"a claim brings its own experiment: leave {name!r} out, or --claim")
+        if names:
+            raise UserError(f"a claim brings its own experiment: leave {' '.join(names)} out, or --claim")
         sys.exit(0 if _measure_claim(claim, folder) else 1)
-    chosen = _chosen(name)
-    missing = _missing(chosen, folder)
+    jobs = _jobs(names)
+    missing = _missing(jobs, folder)
     if missing:
         from latentloop.experiments.sweep import Board
 
         place = storage or str(runs / JOURNAL)
-        board = Board.open(place, chosen, missing)
+        board = Board.open(place, missing)
         _collect(board, folder)
-        missing = _missing(chosen, folder)
-        command = [sys.executable, "-m", "latentloop", "sweep", chosen, "--storage", place]
+        missing = _missing(jobs, folder)
+        command = [sys.executable, "-m", "latentloop", "sweep", *names, "--storage", place]
         command += ["--runs", str(runs), *(["--weights"] if weights else [])]
         if folder != SHIPPED:  # a path of this machine, which stored commands would keep
             command += ["--folder", str(folder)]
         _with_workers(command, min(workers or os.cpu_count() or 1, len(missing)), board, missing, runs)
         _collect(board, folder)
-    left = _missing(chosen, folder)
-    errors.print(f"{len(experiment(chosen).jobs) - len(left)} of {len(experiment(chosen).jobs)} runs are in {folder}")
+    left = _missing(jobs, folder)
+    errors.print(f"{len(jobs) - len(left)} of {len(jobs)} runs are in {folder}")
     if left:
         errors.print(f"not done: {', '.join(job.name for job in left)}")
         sys.exit(1)
-    if experiment(chosen).figures:
-        errors.print(f"figures: latentloop figures {' '.join(experiment(chosen).figures)}")
+    drawn = dict.fromkeys(figure for name in names for figure in experiment(name).figures)
+    if drawn:
+        errors.print(f"figures: latentloop figures {' '.join(drawn)}")
 
 
 def _measure_claim(name: str, folder: Path) -> bool:
@@ -160,16 +160,15 @@ def _measure_claim(name: str, folder: Path) -> bool:
     return now.outcome == verdict.outcome
 
 
-def _chosen(name: str | None) -> str:
-    if name is None:
+def _jobs(names: Sequence[str]) -> list[Job]:
+    """Return the runs of some experiments, each once, in the order they are named in."""
+    if not names:
         raise UserError(f"name an experiment: one of {', '.join(EXPERIMENTS)}")
-    experiment(name)
-    return name
+    return list({job.key: job for name in names for job in experiment(name).jobs}.values())
 
 
-def _missing(name: str, folder: Path) -> list[Job]:
+def _missing(jobs: Sequence[Job], folder: Path) -> list[Job]:
     """Return the jobs without a result; refuse a folder that results cannot be written to."""
-    jobs = experiment(name).jobs
     found = stored_results(jobs, folder)
     check_writable(folder / "results" / "x.json")
     return [job for job in jobs if job.name not in found]

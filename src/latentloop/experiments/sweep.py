@@ -71,19 +71,19 @@ def _without_password(where: str) -> str:
 
 @dataclass
 class Board:
-    """The jobs of an experiment in a storage: what waits, who works on what, what is done."""
+    """Jobs in a storage: what waits, who works on what, what is done. All experiments share what they have in common."""
 
     study: optuna.Study
     jobs: dict[str, Job]
-    """By key."""
+    """By key, in the order in which they are taken."""
     beats: dict[int, tuple[Any, float]] = field(default_factory=dict)
     """The last beat seen of each running trial, and when it was first seen, by this process's own clock."""
 
     @classmethod
-    def open(cls, where: str, name: str, jobs: Sequence[Job]) -> "Board":
-        """Open the board of an experiment, and add the jobs that are not on it."""
+    def open(cls, where: str, jobs: Sequence[Job], *, study_name: str = "latentloop") -> "Board":
+        """Open the board of a storage for some jobs, and add those that are not on it."""
         storage = open_storage(where)
-        study = optuna.create_study(study_name=name, storage=storage, direction="maximize", load_if_exists=True)
+        study = optuna.create_study(study_name=study_name, storage=storage, direction="maximize", load_if_exists=True)
         board = cls(study=study, jobs={job.key: job for job in jobs})
         board.add_missing()
         return board
@@ -125,17 +125,16 @@ class Board:
         }
 
     def take(self) -> tuple[optuna.Trial, Job] | None:
-        """Take a job of this board that waits, or None if there is none now; jobs that are not on it stay as they are."""
-        storage = self.study._storage
-        for key, trials in self._trials().items():
-            first = trials[0]  # two workers may have added one job: its first trial counts
-            if key not in self.jobs or first.state != TrialState.WAITING:
+        """Take the first of these jobs that waits, or None if there is none now."""
+        storage, found = self.study._storage, self._trials()
+        for key, job in self.jobs.items():
+            first = next(iter(found.get(key, [])), None)  # two workers may have added one job: its first trial counts
+            if first is None or first.state != TrialState.WAITING:
                 continue
             with suppress(UpdateFinishedTrialError):
-                if storage.set_trial_state_values(
-                    first._trial_id, state=TrialState.RUNNING
-                ):  # else another was quicker
-                    return optuna.Trial(self.study, first._trial_id), self.jobs[key]
+                taken = storage.set_trial_state_values(first._trial_id, state=TrialState.RUNNING)
+                if taken:  # else another was quicker
+                    return optuna.Trial(self.study, first._trial_id), job
         return None
 
     def finish(self, trial: optuna.Trial, result: Result) -> None:

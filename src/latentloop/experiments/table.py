@@ -410,11 +410,11 @@ for _experiment in EXPERIMENTS.values():
 
 
 def experiment(name: str) -> Experiment:
-    """Return an experiment by name, or the one of a single point with three seeds."""
-    if name in POINTS and name not in EXPERIMENTS:
-        return Experiment(
-            question=f"How does {name} do, with three seeds?", points=(replace(POINTS[name], seeds=THREE),)
-        )
+    """Return an experiment by name, or that of a single point with three seeds, or of one of these runs."""
+    single = {name: replace(point, seeds=THREE) for name, point in POINTS.items()}
+    single |= {job.name: replace(point, seeds=(job.seed,)) for point in single.values() for job in point.jobs}
+    if name in single and name not in EXPERIMENTS:
+        return Experiment(question=f"How does {name} do?", points=(single[name],))
     if name not in EXPERIMENTS:
         raise UserError(f"unknown experiment {name!r}: {nearest(name, EXPERIMENTS)}")
     return EXPERIMENTS[name]
