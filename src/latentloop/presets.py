@@ -80,8 +80,8 @@ def _ladder(
 ) -> RunConfig:
     """A method of the paper at a laptop's cost: trained on 8 to 16 nodes, tested on up to 64, as many as there are names.
 
-    Architecture, optimizer, schedule and moving average are those of the fast recipe for all of them; the rate is the one
-    with the lowest validation loss (experiment ``tuning``). Steps are those that 20 minutes of one core give;
+    Width, optimizer, schedule, curriculum and moving average are those of the fast recipe for all of them; the rate is the
+    one with the lowest validation loss (experiment ``tuning``). Steps are those that 20 minutes of one core give;
     ``latentloop.experiments`` sets them.
     """
     model = ModelConfig(positions=positions, layers=layers, heads=8, width=128, dropout=0.0, **settings)
@@ -92,6 +92,7 @@ def _ladder(
 RELATIVE = DisentangledConfig(relative_width=128)
 HELPED: dict[str, Any] = {"lookup_weight": 1.0, "partial_weight": 1.0}
 LOOKUP_FIRST: dict[str, Any] = {"positions": LocalConfig(), "first_heads": 1, "mlp_depth": 2, "lookup_noise": 4.0}
+"""The fast recipe's architecture: the first layer alone sees everything, so that a block makes one look-up."""
 
 
 PRESETS: dict[str, RunConfig] = {
@@ -103,6 +104,7 @@ PRESETS: dict[str, RunConfig] = {
     "paper-continuous": _paper(Continuous(), "deberta-L2H16D256"),
     "paper-discrete": _paper(Discrete(), "deberta-L2H16D256"),
     "paper-corrected": _paper(Corrected(), "deberta-L4H16D384"),
+    "paper-stable": _paper(Stable(), "deberta-L2H16D256"),
     "quick": QUICK,
     "ladder-feedforward": _ladder(Feedforward(), RELATIVE, layers=8),
     "ladder-recurrent": _ladder(Recurrent(iterations=4), RotaryConfig()),

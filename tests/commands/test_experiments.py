@@ -26,6 +26,9 @@ def done(tmp_path_factory):
 
 def test_an_experiment_is_run_and_stored(done):
     assert sorted(path.stem for path in (done / "kept" / "results").glob("*.json")) == sorted(NAMES)
+    assert {path.name for path in (done / "kept" / "figures").iterdir()} == {
+        f"rehearsal-methods.{kind}" for kind in ("png", "pdf")
+    }
 
 
 def test_what_is_stored_is_not_run_again(done):

@@ -172,7 +172,7 @@ def test_figures_are_drawn_of_real_results(tmp_path, monkeypatch):
     assert FIGURES.keys() - drawn <= {"encodings-feedforward", "encodings-recurrent", "plain"} | {
         name for name, figure in FIGURES.items() if figure.methods and not {"discrete", "cot"} & set(figure.methods)
     }
-    assert decide("cot-errs-in-arithmetic", results).because.startswith("of ")
+    assert decide("cot-errs-in-arithmetic", results).so_far.startswith("of ")
 
 
 def test_files_are_the_same_when_drawn_again(laptop, tmp_path):

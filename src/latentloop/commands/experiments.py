@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from latentloop.commands.terminal import errors, progress
 from latentloop.commands.terminal import output as standard_output
 from latentloop.errors import Terminated, UserError
 from latentloop.experiments.store import SHIPPED, stored_results, write_result
-from latentloop.experiments.table import EXPERIMENTS, MINUTES, Job, experiment
+from latentloop.experiments.table import EXPERIMENTS, MINUTES, TIMED, Experiment, Job, experiment
 from latentloop.files import check_writable
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def sweep(
     folder: Path = SHIPPED,
     runs: Path = RUNS,
     weights: bool = False,
+    accelerator: str | None = None,
 ) -> None:
     """Work on experiments: take their runs one by one, train and measure them, until none is left.
 
@@ -50,6 +52,7 @@ def sweep(
         folder: Where results are stored, in results/.
         runs: Where runs are trained, and resumed from.
         weights: Keep a copy of the trained weights beside the results, in weights/.
+        accelerator: cpu, cuda, mps or auto. Default: cpu where runs are compared by time, else auto.
     """
     missing = _missing(_jobs(names), folder)
     from latentloop.experiments.sweep import Board, work
@@ -61,14 +64,16 @@ def sweep(
     def say(line: str) -> None:
         errors.print(line)
 
-    work(
+    done = work(
         board,
-        lambda job: measure(job, runs, errors, folder / "weights" if weights else None),
+        lambda job: measure(job, runs, errors, folder / "weights" if weights else None, accelerator),
         lambda job: told(job, runs),
         lambda result: write_result(folder, result),
         say,
     )
     _collect(board, folder)
+    if not done:
+        sys.exit(1)
 
 
 def reproduce(
@@ -80,6 +85,7 @@ def reproduce(
     runs: Path = RUNS,
     workers: int | None = None,
     weights: bool = False,
+    accelerator: str | None = None,
 ) -> None:
     """Run experiments: what is missing is trained and measured, what was cut off is resumed, what is stored is kept.
 
@@ -91,8 +97,9 @@ def reproduce(
         storage: What workers share; see `latentloop sweep`.
         folder: Where results are stored, in results/.
         runs: Where runs are trained, and resumed from.
-        workers: Runs side by side, each on one thread. Default: as many as there are cores.
+        workers: Runs side by side, each on one thread. Default: as many as there are cores, or GPUs where these are used.
         weights: Keep a copy of the trained weights beside the results, in weights/.
+        accelerator: What runs are trained on; see `latentloop sweep`.
     """
     if workers is not None and not 1 <= workers <= 1024:
         raise UserError(f"the number of workers must be 1 to 1,024, got {workers}")
@@ -114,33 +121,38 @@ def reproduce(
         missing = _missing(jobs, folder)
         command = [sys.executable, "-m", "latentloop", "sweep", *names, "--storage", place]
         command += ["--runs", str(runs), *(["--weights"] if weights else [])]
+        command += ["--accelerator", accelerator] if accelerator else []
         if folder != SHIPPED:  # a path of this machine, which stored commands would keep
             command += ["--folder", str(folder)]
-        _with_workers(command, min(workers or os.cpu_count() or 1, len(missing)), board, missing, runs)
+        gpus = 0 if accelerator == "cpu" or (not accelerator and missing[0].point.scale in TIMED) else _gpus()
+        _with_workers(command, min(workers or gpus or os.cpu_count() or 1, len(missing)), board, missing, runs, gpus)
         _collect(board, folder)
     left = _missing(jobs, folder)
     errors.print(f"{len(jobs) - len(left)} of {len(jobs)} runs are in {folder}")
     if left:
         errors.print(f"not done: {', '.join(job.name for job in left)}")
         sys.exit(1)
-    drawn = dict.fromkeys(figure for name in names for figure in experiment(name).figures)
-    if drawn:
-        errors.print(f"figures: latentloop figures {' '.join(drawn)}")
+    _draw([experiment(name) for name in names], folder)
 
 
 def _measure_claim(name: str, folder: Path) -> bool:
     """Measure again what a claim rests on, where weights are stored; return whether its verdict is the same."""
-    from latentloop.experiments.claims import claim, decide
+    from latentloop.experiments.claims import decide
     from latentloop.experiments.scores import jobs_of, load
 
     before = load(folder, "laptop")
     verdict = decide(name, before)
     jobs = [job for job in jobs_of("laptop") if job.name in verdict.runs]
     with_weights = [job for job in jobs if (folder / "weights" / job.name).is_dir()]
-    if verdict.outcome == "not measured yet" or not with_weights:
+    if verdict.missing:
+        wanted = " ".join(verdict.missing)
         raise UserError(
-            f"the claim {name} cannot be measured again: {verdict.because if verdict.missing else 'no weights are stored'}; "
-            f"run `latentloop reproduce {claim(name).experiment} --weights` first"
+            f"the claim {name} is not measured yet: {verdict.because}; run `latentloop reproduce {wanted} --weights` first"
+        )
+    if not with_weights:
+        raise UserError(
+            f"the claim {name} cannot be measured again: no weights of its runs are in {folder / 'weights'}; train them in "
+            f"another folder with `latentloop reproduce {' '.join(verdict.runs)} --weights --folder FOLDER`"
         )
     from latentloop.experiments.measure import measure_again
 
@@ -182,7 +194,30 @@ def _collect(board: "Board", folder: Path) -> None:
             write_result(folder, result)
 
 
-def _with_workers(command: Sequence[str], workers: int, board: "Board", jobs: Sequence[Job], runs: Path) -> None:
+def _draw(chosen: Sequence[Experiment], folder: Path) -> None:
+    """Draw the figures of experiments from what is stored."""
+    if not any(one.figures for one in chosen):
+        return
+    from latentloop.experiments.scores import load
+    from latentloop.report.ladder import redraw
+
+    written = []
+    for one in chosen:
+        scale = one.points[0].scale
+        written += redraw(one.figures, load(folder, scale), folder / "figures", scale)
+    errors.print(f"wrote {len(set(written))} files to {folder / 'figures'}")
+
+
+def _gpus() -> int:
+    """Return the number of GPUs, on each of which a worker has its runs."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def _with_workers(
+    command: Sequence[str], workers: int, board: "Board", jobs: Sequence[Job], runs: Path, gpus: int
+) -> None:
     """Let workers do what is missing, and show how they get on; an interruption goes to all of them, and they save."""
     from rich.live import Live
 
@@ -191,6 +226,8 @@ def _with_workers(command: Sequence[str], workers: int, board: "Board", jobs: Se
     started: list[subprocess.Popen[bytes]] = []
     try:
         for number in range(workers):
+            if gpus:
+                environment["CUDA_VISIBLE_DEVICES"] = str(number % gpus)
             with (runs / f"worker-{number}.log").open("ab") as log:
                 # In a session of their own, so that Ctrl-C comes to each of them once: from here.
                 worker = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
@@ -229,15 +266,17 @@ def _progress_table(board: "Board", jobs: Sequence[Job], standing: Mapping[str, 
     left = 0.0
     for job in jobs:
         word = standing[job.name]
-        budget = float(MINUTES * job.point.budget)
+        budget = MINUTES * job.point.budget if job.point.scale in TIMED else nan
         shown: dict[str, Any] = told.get(job.key, {})
         done = shown.get("step", 0)
         minutes = budget if not done else shown["seconds"] / 60 * (job.run.train.steps / done - 1)
         left += 0 if word == "done" else minutes
         if word == "running":
-            table.add_row(job.name, word, f"{done:,}", f"{job.run.train.steps:,}", f"{minutes:.0f}")
+            until = "-" if isnan(minutes) else f"{minutes:.0f}"
+            table.add_row(job.name, word, f"{done:,}", f"{job.run.train.steps:,}", until)
     count = sum(word == "done" for word in standing.values())
-    table.caption = f"{count} of {len(jobs)} done; about {left / max(workers, 1):.0f} minutes left"
+    about = "" if isnan(left) else f"; about {left / max(workers, 1):.0f} minutes of training left"
+    table.caption = f"{count} of {len(jobs)} done{about}"
     return table
 
 

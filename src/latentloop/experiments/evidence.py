@@ -59,6 +59,10 @@ class Evidence:
             raise MissingError(missing)
         return [self._best(method, seeds, layers) for method in methods]
 
+    def longer(self, method: str) -> Scores | None:
+        """Return a method's run of four times the budget, where there is one: it is shown beside a verdict."""
+        return grouped(self.results).get(f"{method}-4x")
+
     def _missing(self, jobs: list[str]) -> list[str]:
         """Return which of a point's runs are wanted and not there."""
         missing = [job for job in jobs if job not in self.results]

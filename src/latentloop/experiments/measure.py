@@ -41,14 +41,20 @@ def run_folder(job: Job, runs: Path) -> Path:
     return runs / f"{job.name}-{job.key}"
 
 
-def measure(job: Job, runs: Path, console: Console, weights: Path | None = None) -> Result:
-    """Train a job in its run folder, or go on with it, then measure it; keep a copy of its weights if asked to."""
+def measure(
+    job: Job, runs: Path, console: Console, weights: Path | None = None, accelerator: str | None = None
+) -> Result:
+    """Train a job in its run folder, or go on with it, then measure it; keep a copy of its weights if asked to.
+
+    Where runs are compared by time they use the CPU, unless told otherwise, else what there is.
+    """
     folder = run_folder(job, runs)
     resume = (folder / CONFIG).exists()
-    outcome = train(job.run, folder, make_fabric(job.run), resume=resume, console=console)
+    fabric = make_fabric(job.run, accelerator=accelerator or ("cpu" if job.point.scale in TIMED else "auto"))
+    outcome = train(job.run, folder, fabric, resume=resume, console=console)
     if outcome.reason != "done":
         raise Interrupted
-    trained = LatentLoop.from_pretrained(folder / "last")
+    trained = LatentLoop.from_pretrained(folder / "last", device=fabric.device.type)
     document = result(job, trained, _curve(folder / "metrics.jsonl"))
     if weights is not None:
         shutil.rmtree(weights / job.name, ignore_errors=True)

@@ -36,6 +36,16 @@ def said(scores: Scores, sizes: Sequence[int]) -> str:
     return f"{scores.name} {percent(scores.average(sizes))} ({interval})"
 
 
+def _beside(evidence: Evidence, *shown: Scores) -> str:
+    """Write what a reader needs beside a comparison: whether its models have learned the task at all, and with more time."""
+    inside = f"; in distribution: {', '.join(said(scores, scores.inside) for scores in shown)}"
+    longer = [scores for one in shown if (scores := evidence.longer(one.method))]
+    more = [
+        f"{said(scores, scores.inside)} in and {said(scores, scores.outside)} out of distribution" for scores in longer
+    ]
+    return inside + (f"; with four times the budget: {', '.join(more)}" if more else "")
+
+
 def _above(one: Scores, other: Scores, sizes: Sequence[int]) -> bool:
     """Return whether the interval of one is above that of the other."""
     return _low(one, *sizes) > _high(other, *sizes)
@@ -46,7 +56,7 @@ def _end_to_end_fails(evidence: Evidence) -> Decision:
     return Decision(
         met=all(_high(scores, 16) < 0.5 for scores in both),
         opposite=any(_low(scores, 16) > 0.9 for scores in both),
-        because=f"solved at N = 16: {', '.join(said(scores, [16]) for scores in both)}",
+        because=f"solved at N = 16: {', '.join(said(scores, [16]) for scores in both)}{_beside(evidence, *both)}",
     )
 
 
@@ -101,7 +111,7 @@ def _continuous_over_cot(evidence: Evidence) -> Decision:
         met=_above(continuous, cot, cot.outside) and fall <= 0.5 + ROUNDING,
         opposite=_above(cot, continuous, cot.outside),
         because=f"average out of distribution: {said(continuous, cot.outside)}, {said(cot, cot.outside)}; "
-        f"largest fall from one size to the next: {100 * max(fall, 0):.1f} points",
+        f"largest fall from one size to the next: {100 * max(fall, 0):.1f} points{_beside(evidence, continuous, cot)}",
     )
 
 
@@ -111,7 +121,8 @@ def _discrete_over_continuous(evidence: Evidence) -> Decision:
     return Decision(
         met=_above(discrete, continuous, sizes),
         opposite=_above(continuous, discrete, sizes),
-        because=f"average out of distribution: {said(discrete, sizes)}, {said(continuous, sizes)}",
+        because=f"average out of distribution: {said(discrete, sizes)}, {said(continuous, sizes)}"
+        f"{_beside(evidence, discrete, continuous)}",
     )
 
 
@@ -123,7 +134,7 @@ def _corrected_near_perfect(evidence: Evidence) -> Decision:
         met=corrected.solved(worst) >= 0.95,
         opposite=_high(corrected, 64) < max(_low(discrete, 64), 0.5),
         because=f"the least is {percent(corrected.solved(worst))} at N = {worst}; "
-        f"at N = 64: {said(corrected, [64])}, {said(discrete, [64])}",
+        f"at N = 64: {said(corrected, [64])}, {said(discrete, [64])}{_beside(evidence, corrected)}",
     )
 
 
@@ -195,26 +206,36 @@ def _cot_errs_in_arithmetic(evidence: Evidence) -> Decision:
     """Results without ``unsolved_structure_right`` tell only how many are solved, and how many have their structure right:
     then the share is known within bounds.
     """
-    (cot,) = evidence.points("cot")
-    rows = [row for nodes in cot.sizes for row in cot.rows(nodes)]
+    (cot,) = evidence.best("cot", seeds=3)
+    unsolved, least, most = _structure(cot, cot.sizes)
+    if unsolved == 0:
+        return Decision(met=False, opposite=False, because="every problem is solved")
+    parts = []
+    for sizes, words in ((cot.sizes, ""), (cot.inside, " up to N = 16"), (cot.outside, " beyond")):
+        count, low, high = _structure(cot, sizes)
+        share = percent(low) if low == high else f"{percent(low)} to {percent(high)}"
+        parts.append(f"{share} of {count:,}{words}")
+    return Decision(
+        met=least > 0.5,
+        opposite=most < 0.25,
+        because=f"of the problems that {cot.name} does not solve, these have all equations right: {', '.join(parts)}",
+    )
+
+
+def _structure(cot: Scores, sizes: Sequence[int]) -> tuple[int, float, float]:
+    """Return the number of problems unsolved, and bounds of the share of them that have all equations right."""
+    rows = [row for nodes in sizes for row in cot.rows(nodes)]
     total, solved, structure = (
         sum(round(row[kind] * row["problems"]) if kind else row["problems"] for row in rows)
         for kind in ("", "solved", "structure_right")
     )
     unsolved = total - solved
-    if unsolved == 0:
-        return Decision(met=False, opposite=False, because="every problem is solved")
     if all("unsolved_structure_right" in row for row in rows):
-        least = most = sum(round(row["unsolved_structure_right"] * row["problems"]) for row in rows) / unsolved
+        right = sum(round(row["unsolved_structure_right"] * row["problems"]) for row in rows)
+        low = high = right
     else:
-        least = max(structure - solved, 0) / unsolved
-        most = min(structure, unsolved) / unsolved
-    shown = percent(least) if least == most else f"{percent(least)} to {percent(most)}"
-    return Decision(
-        met=least > 0.5,
-        opposite=most < 0.25,
-        because=f"of {unsolved:,} problems that {cot.name} does not solve, {shown} have all equations right",
-    )
+        low, high = max(structure - solved, 0), min(structure, unsolved)
+    return unsolved, low / max(unsolved, 1), high / max(unsolved, 1)
 
 
 def _entropy_rises(evidence: Evidence) -> Decision:
@@ -239,7 +260,8 @@ def _depth_matters(evidence: Evidence) -> Decision:
         sizes = small.inside
         deeper.append(_above(large, small, sizes))
         shallower.append(_above(small, large, sizes))
-        shown.append(f"T x L = {max(by_depth)} {said(large, sizes)}, {min(by_depth)} {said(small, sizes)}")
+        for depth, one in ((max(by_depth), large), (min(by_depth), small)):
+            shown.append(f"T x L = {depth} {said(one, sizes)} after {one.results[0]['training']['steps']:,} steps")
     return Decision(met=all(deeper), opposite=all(shallower), because=f"average in distribution: {'; '.join(shown)}")
 
 

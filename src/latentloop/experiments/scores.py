@@ -11,7 +11,7 @@ from latentloop.evaluate.metrics import wilson
 from latentloop.experiments.store import Result, stored_results
 from latentloop.experiments.table import POINTS, THREE, Job, Scale
 
-CONFIGURATIONS = ("ladder", "encodings", "curricula")
+CONFIGURATIONS = ("ladder", "encodings", "depth", "curricula")
 """Experiments whose points are the configurations of a method, of which the one with the lowest validation loss counts."""
 OTHER_VALIDATION = {"skew", "true_states"}
 """Settings that change what is validated on, though not what is tested on."""

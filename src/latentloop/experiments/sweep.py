@@ -239,15 +239,19 @@ def work(
     say: Callable[[str], None],
     *,
     wait: float = 5.0,
-) -> None:
-    """Take jobs until none waits and none is running anywhere; a job that is interrupted waits again."""
+) -> bool:
+    """Take jobs until none waits and none is running anywhere; return whether all of them are done.
+
+    A job that is interrupted waits again.
+    """
     while True:
         for name in board.free_killed():
             say(f"{name}: its worker is gone, the job waits again")
         taken = board.take()
         if taken is None:
-            if "running" not in board.standing().values():
-                return
+            standing = board.standing().values()
+            if "running" not in standing:
+                return all(word == "done" for word in standing)
             time.sleep(wait)
             continue
         trial, job = taken

@@ -21,7 +21,7 @@ from latentloop.config.positions import (
 )
 from latentloop.errors import UserError, nearest
 from latentloop.methods import TRAJECTORIES
-from latentloop.presets import preset
+from latentloop.presets import LOOKUP_FIRST, preset
 from latentloop.schema import changed
 
 MINUTES = 20
@@ -157,16 +157,20 @@ ENCODINGS: dict[str, PositionsConfig] = {
     "deberta": DisentangledConfig(relative_width=128),
     "local": LocalConfig(),
 }
-UNAIDED: dict[str, Any] = {"lookup_weight": 0.0, "partial_weight": 0.0, "mlp_depth": 1}
-"""The paper's own supervision: no auxiliary read-outs, and one MLP a layer."""
-PLAIN: dict[str, Any] = UNAIDED | {"positions": ENCODINGS["deberta"], "first_heads": None, "lookup_noise": 0.0}
-"""Nothing built in: the paper's own architecture too."""
+UNAIDED: dict[str, Any] = {"lookup_weight": 0.0, "partial_weight": 0.0}
+"""The paper's own supervision: no auxiliary read-outs."""
+PLAIN: dict[str, Any] = UNAIDED | {
+    "positions": ENCODINGS["deberta"], "first_heads": None, "lookup_noise": 0.0, "mlp_depth": 1, "curriculum": (),
+}  # fmt: skip
+"""Nothing built in: the paper's own architecture too, and its problems from the first step."""
 FEW_NAMES: dict[str, Any] = {
     "curriculum": ("4,2@8/1:0.25", "4,2@16/1:0.05", "4,2@32/1:0.05", "4,2/1:0.05", "8,3/1:0.05", "8,3/12:0.1", "16/12:0.1"),
     "muon_lr": 0.01, "lr": 0.001,
 }  # fmt: skip
 """Copies among four nodes with eight names first, then more names, then larger graphs: where nothing else starts look-ups.
 At larger rates the plateau is not left."""
+LONGER = ("feedforward", "recurrent", "cot", "continuous", "corrected")
+"""Methods that do not learn the task in one unit of the budget, and get four."""
 RUNGS = ("feedforward", "recurrent", "cot", "continuous", "discrete", "corrected", "stable")
 CORRUPTIONS = (0.05, 0.25, 1.0)
 GRID = tuple((encoding, layers) for encoding in ("abpe", "rope", "nope", "deberta") for layers in (2, 4, 8))
@@ -186,10 +190,12 @@ def _ladder(
 
 
 def _encoding(method: str, encoding: str) -> Point:
-    """Return a method's point with another encoding; with its own, it is the ladder's."""
+    """Return a method's point with another encoding; with its own, it is the ladder's. One head and noise go with ``local``."""
     model = preset(f"ladder-{method}").model
     if model.positions.name == encoding:
         return _ladder(method)
+    if encoding == "local":
+        return _ladder(method, encoding, **LOOKUP_FIRST)
     alone: dict[str, Any] = {"first_heads": None, "lookup_noise": 0.0} if model.first_heads else {}
     return _ladder(method, encoding, positions=ENCODINGS[encoding], **alone)
 
@@ -212,12 +218,22 @@ def _chain(trajectory: str, *, fixed: bool) -> Point:
 
 
 def _paper() -> Iterator[Point]:
-    """Yield the authors' grid around their best models: encodings and layers for every method, iterations, widths, formats."""
-    best = ("feedforward", "recurrent", "cot", "cot-nope", "cot-variable", "continuous", "discrete", "corrected")
+    """Yield the authors' grid around their best models, and ours: encodings, layers, iterations, widths, formats."""
+    best = (
+        "feedforward",
+        "recurrent",
+        "cot",
+        "cot-nope",
+        "cot-variable",
+        "continuous",
+        "discrete",
+        "corrected",
+        "stable",
+    )
     seen = [preset(f"paper-{name}") for name in best]
     for name in best:
         yield Point(name=f"paper-{name}", preset=f"paper-{name}", seeds=THREE, scale="paper")
-    for method in RUNGS[:-1]:
+    for method in RUNGS:
         source = preset(f"paper-{method}")
         grid: dict[str, dict[str, Any]] = {}
         for encoding, layers in GRID:
@@ -253,13 +269,16 @@ def _tuning(method: str, rate: float) -> Point:
 EXPERIMENTS: dict[str, Experiment] = {
     "tuning": Experiment(
         question="Which learning rate suits which method, by validation loss after a fifth of the time?",
-        points=tuple(_tuning(method, rate) for method in RUNGS for rate in (0.01, 0.02, 0.04)),
+        points=(
+            *(_tuning(method, rate) for method in RUNGS for rate in (0.01, 0.02, 0.04)),
+            _tuning("continuous", 0.08),
+        ),
     ),
     "ladder": Experiment(
         question="What does each mechanism add, at equal compute?",
         points=(
             *(_ladder(method, seeds=THREE) for method in RUNGS),
-            *(_ladder(method, "4x", budget=4.0, like=method) for method in ("cot", "continuous", "corrected")),
+            *(_ladder(method, "4x", budget=4.0, like=method) for method in LONGER),
             *(_ladder(method, "unaided", **UNAIDED) for method in ("continuous", "discrete", "corrected", "stable")),
         ),
         figures=(
@@ -279,6 +298,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             _encoding(method, encoding)
             for method in ("feedforward", "recurrent", "cot", "discrete")
             for encoding in ENCODINGS
+            if encoding != "local"
+            or method in ("recurrent", "discrete")  # one look-up a block: no chain, no copied equation
         ),
         figures=(
             "lines-by-encoding",
@@ -301,6 +322,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             ),
             _ladder("recurrent"),
             *(_ladder("cot", f"L{layers}", layers=layers) for layers in (2, 8)),
+            _ladder("cot", "T4L2", iterations=4, layers=2),
             _ladder("cot"),
             _ladder("discrete", "L4", layers=4),
             _ladder("discrete"),
@@ -348,7 +370,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "further": Experiment(
         question="Trained on up to 32 nodes, as in the paper: which methods reach 128?",
-        points=tuple(_further(method) for method in ("continuous", "discrete", "corrected", "stable")),
+        points=tuple(_further(method) for method in ("discrete", "corrected", "stable")),
         figures=("methods", "iterations"),
     ),
     "curricula": Experiment(
@@ -362,13 +384,13 @@ EXPERIMENTS: dict[str, Experiment] = {
             _ladder("discrete", "unaided", **UNAIDED),
             _ladder("discrete", "unaided-few-names", **UNAIDED, **FEW_NAMES),
             _ladder("discrete", "plain", **PLAIN),
-            _ladder("discrete", "plain-few-names", **PLAIN, **FEW_NAMES),
+            _ladder("discrete", "plain-few-names", **PLAIN | FEW_NAMES),
         ),
         figures=("curricula",),
     ),
     "plain": Experiment(
         question="With the paper's own supervision and nothing built in, what do four hours of one core give?",
-        points=(_ladder("discrete", "plain-long", budget=12.0, like="discrete-plain-few-names", **PLAIN, **FEW_NAMES),),
+        points=(_ladder("discrete", "plain-long", budget=12.0, like="discrete-plain-few-names", **PLAIN | FEW_NAMES),),
         figures=("plain",),
     ),
     "rehearsal": Experiment(

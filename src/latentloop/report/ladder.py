@@ -93,7 +93,7 @@ FIGURES: dict[str, LadderFigure] = {
     "bars-end-to-end": LadderFigure(
         title="Average score of every end-to-end configuration",
         caption=f"Problems fully solved, averaged over all sizes tested: every feedforward and recurrent configuration. {BARS}",
-        repeats="8", experiments=("ladder", "encodings", "depth"), methods=END_TO_END,
+        repeats="8", experiments=("ladder", "encodings", "depth", "curricula"), methods=END_TO_END,
         draw=configurations.average_bars("end-to-end"),
     ),
     "bars-cot": LadderFigure(
@@ -101,13 +101,13 @@ FIGURES: dict[str, LadderFigure] = {
         caption="Problems fully solved, averaged over all sizes tested: every configuration of chain of thought. Val writes "
         "values, Eq-Val equations and values, Eq-Op-Val the values of operands too; graphs are of 8 to 16 nodes in training, "
         f"or of a fixed number. {BARS}",
-        repeats="10", experiments=("ladder", "encodings", "depth", "cot-formats"), methods=("cot",),
+        repeats="10", experiments=("ladder", "encodings", "depth", "curricula", "cot-formats"), methods=("cot",),
         draw=configurations.average_bars("chain of thought"),
     ),
     "bars-latent": LadderFigure(
         title="Average score of every latent configuration",
         caption=f"Problems fully solved, averaged over all sizes tested: every configuration with latent supervision. {BARS}",
-        repeats="13", experiments=("ladder", "encodings", "depth", "correction", "built-in"), methods=LATENT,
+        repeats="13", experiments=("ladder", "encodings", "depth", "curricula", "correction", "built-in"), methods=LATENT,
         draw=configurations.average_bars("latent"),
     ),
     "lines-by-encoding": LadderFigure(
@@ -117,17 +117,16 @@ FIGURES: dict[str, LadderFigure] = {
     ),
     "best-per-encoding": LadderFigure(
         title="Best configuration of each encoding",
-        caption="Problems fully solved, averaged over all sizes tested, for the configuration of each encoding with the least "
-        f"validation loss; ? is not measured yet. {BARS}",
-        repeats="9b, 12b, 14b", experiments=("encodings",), also=("depth",),
+        caption="Problems fully solved, averaged over all sizes tested, with each encoding, all else being equal; ? is not "
+        f"measured yet. {BARS}",
+        repeats="9b, 12b, 14b", experiments=("encodings",),
         methods=("feedforward", "recurrent", "cot", "discrete"), draw=configurations.best_per_encoding,
     ),
     **{
         f"encodings-{name}": LadderFigure(
             title=f"Encodings: {words}",
-            caption=f"Problems fully solved by size, {words}: the configuration of each encoding with the lowest validation "
-            f"loss. {LINES}",
-            repeats=repeats, experiments=("encodings",), also=("depth",), methods=(method,),
+            caption=f"Problems fully solved by size, {words}: one line for each encoding, all else being equal. {LINES}",
+            repeats=repeats, experiments=("encodings",), methods=(method,),
             draw=configurations.encodings_of(method),
         )
         for name, method, words, repeats in (
