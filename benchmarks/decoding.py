@@ -3,25 +3,31 @@
 python benchmarks/decoding.py [LATENT] [CHAIN]        (checkpoints; default: the ladder's discrete and cot)
 
 Both answer the same published problems, one at a time, on one thread, in turn, so that what else the machine does slows both
-down alike. Memory is what a process grows by while it solves one problem, each in a process of its own.
+down alike. The latent model halts by itself. The chain takes in the prompt and then the true trajectory, token by token, as one
+that makes no mistake would: how well it was trained does not matter. Memory is the most that tensors take at any moment,
+the weights apart. Both run in PyTorch.
 """
 
 import json
-import resource
-import subprocess
 import sys
 import time
+from itertools import accumulate
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import torch
 
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.experiments.store import SHIPPED
 from latentloop.files import write_json
+from latentloop.methods import ChainOfThought
+from latentloop.model.generate import begin
 from latentloop.provenance import provenance
 from latentloop.task.graph import Problems
+from latentloop.task.oracle import solve
 from latentloop.task.splits import published_problems
+from latentloop.tokens.trajectory import encode_trajectories
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "decoding.json"
@@ -29,47 +35,62 @@ SIZES = (8, 16, 24, 32, 48, 64)
 ROUNDS = 5
 
 
+def answer(trained: LatentLoop, problem: Problems) -> None:
+    """Solve one problem, or write its whole chain of thought."""
+    if trained.method.latent:
+        trained.solve_problems(problem)
+        return
+    assert isinstance(trained.run.method, ChainOfThought)
+    true = encode_trajectories(problem, solve(problem), trained.vocabulary, trained.run.method.trajectory)
+    tokens = torch.from_numpy(true.tokens.astype(np.int64))
+    prompt = int(true.prompt_lengths[0])
+    with torch.inference_mode():
+        decoding = begin(trained.model, torch.zeros(1, dtype=torch.int64), tokens.shape[1])
+        decoding.advance(tokens[:, :prompt])
+        for place in range(prompt, tokens.shape[1] - 1):
+            decoding.advance(tokens[:, place : place + 1]).argmax(-1)
+
+
 def seconds(trained: LatentLoop, problem: Problems) -> float:
     """Return what one answer takes."""
     clock = time.perf_counter()
-    trained.solve_problems(problem)
+    answer(trained, problem)
     return time.perf_counter() - clock
 
 
-def grown(name: str, nodes: int) -> int:
-    """Return the bytes that a process of its own grows by while it solves one problem."""
-    words = [sys.executable, __file__, "--grown", name, str(nodes)]
-    return int(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+def memory(trained: LatentLoop, problem: Problems) -> int:
+    """Return the most bytes that are allocated at any moment of an answer, beyond what was there before."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        answer(trained, problem)
+    events = profile.profiler.kineto_results.events()  # pyrefly: ignore
+    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+    return max(accumulate(change for _, change in changes))
 
 
 def main() -> None:
     """Measure, and store what was found."""
     torch.set_num_threads(1)
-    if sys.argv[1:2] == ["--grown"]:
-        trained, nodes = LatentLoop.from_pretrained(sys.argv[2]), int(sys.argv[3])
-        problem = published_problems(trained.run.task, nodes, 2)
-        trained.solve_problems(published_problems(trained.run.task, 6, 1))  # what is loaded only once
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        trained.solve_problems(problem[:1])
-        print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
-        return
     names = sys.argv[1:3] or [str(SHIPPED / "weights" / f"{name}-seed0") for name in ("discrete", "cot")]
     latent, chain = (LatentLoop.from_pretrained(name) for name in names)
+    for one in (latent, chain):
+        one.model.eval()  # in PyTorch, though NumPy would do for one small problem
+        answer(one, published_problems(one.run.task, 6, 1))  # what is done only once
     rows = []
     for nodes in SIZES:
         problems = published_problems(latent.run.task, nodes, ROUNDS)
         pairs = [
             (seconds(latent, problems[row : row + 1]), seconds(chain, problems[row : row + 1])) for row in range(ROUNDS)
         ]
-        memory = [grown(name, nodes) for name in names]
+        peaks = [median(memory(one, problems[row : row + 1]) for row in range(ROUNDS)) for one in (latent, chain)]
         rows.append(
             {
                 "nodes": nodes,
                 "latent_seconds": median(a for a, _ in pairs),
                 "chain_seconds": median(b for _, b in pairs),
                 "ratio": median(b / a for a, b in pairs),
-                "latent_bytes": memory[0],
-                "chain_bytes": memory[1],
+                "latent_bytes": peaks[0],
+                "chain_bytes": peaks[1],
+                "bytes_ratio": peaks[1] / peaks[0],
             }
         )
         print(json.dumps(rows[-1]), flush=True)

@@ -19,7 +19,7 @@ from latentloop.interpret.study import judge_again
 from latentloop.report.figures import results_figure
 from latentloop.report.graph import save_figure
 from latentloop.report.ladder import redraw
-from latentloop.report.results import PARTS
+from latentloop.report.results import PAGE_SCALES, PARTS
 from page_sources import MODELS, ROOT, STUDIES, seeds_of, sources, study_folders
 
 IMAGES = ROOT / "docs" / "images"
@@ -48,6 +48,7 @@ TABLES = {
     "order": page_tables.order_table,
     "costs": page_tables.costs_table,
     "iteration": page_tables.iteration_table,
+    "decoding": page_tables.decoding_table,
     "faults": page_tables.faults_table,
     "fuzz": page_tables.fuzz_table,
     **{name: _page_part(name) for name in PARTS},
@@ -99,7 +100,8 @@ def main() -> None:
     for folder in study_folders():
         judge_again(folder)
     found = sources()
-    list(redraw(None, found["experiments"], IMAGES))
+    for scale in PAGE_SCALES:
+        list(redraw(None, found["experiments"], IMAGES, scale))
     save_figure(results_figure(pictured(found)), PICTURE)
     write_pages(found)
 

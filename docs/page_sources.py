@@ -6,6 +6,7 @@ from typing import Any
 
 from latentloop.experiments.scores import load
 from latentloop.files import read_json
+from latentloop.report.results import PAGE_SCALES
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -32,7 +33,7 @@ def sources() -> dict[str, Any]:
         found[name] = {kind: _indexed(read_json(ROOT / "checkpoints" / name / f"{kind}.json")) for kind in kinds}
     found["studies"] = {folder.name: read_json(folder / "verdicts.json") for folder in study_folders()}
     found["derived"] = _derived(found)
-    found["experiments"] = load(EXPERIMENTS)
+    found["experiments"] = {name: one for scale in PAGE_SCALES for name, one in load(EXPERIMENTS, scale).items()}
     return found
 
 

@@ -219,6 +219,20 @@ def fuzz_table(found: Mapping[str, Any]) -> str:
     return table(["target", "inputs", "minutes", "branches covered", "crashes"], lines)
 
 
+def decoding_table(found: Mapping[str, Any]) -> str:
+    """Chain of thought against latent reasoning: what one answer takes."""
+    lines = [
+        [
+            str(row["nodes"]),
+            f"{1000 * row['latent_seconds']:.0f}", f"{1000 * row['chain_seconds']:.0f}", f"{row['ratio']:.1f}",
+            f"{row['latent_bytes'] / 1e6:.1f}", f"{row['chain_bytes'] / 1e6:.1f}", f"{row['bytes_ratio']:.2f}",
+        ]
+        for row in found["decoding"]["rows"]
+    ]  # fmt: skip
+    heads = ["N", "latent, ms", "chain, ms", "ratio", "latent, MB", "chain, MB", "ratio"]
+    return table(heads, lines)
+
+
 def reproduce_table(found: Mapping[str, Any]) -> str:
     """What each figure and table comes from: command, stored result, machine, and time where it is stored."""
     lines = []
@@ -244,6 +258,7 @@ def reproduce_table(found: Mapping[str, Any]) -> str:
     bench = {
         "engine": "Engine: what it costs",
         "solving": "Recipe: seconds for one problem",
+        "decoding": "Results: an answer's time and memory",
         "generator": "Log: generating problems",
     }
     for stored, where in bench.items():

@@ -14,12 +14,18 @@ from typing import Any
 def provenance() -> dict[str, Any]:
     """Describe this run, to be stored beside whatever it measures."""
     return {
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join([_program(), *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
         "machine": machine(),
         "versions": {name: found for name in ("latentloop", "numpy", "torch") if (found := _version(name))},
     }
+
+
+def _program() -> str:
+    """Return the name to type for what runs here."""
+    name = Path(sys.argv[0]).name
+    return "latentloop" if name == "__main__.py" else name
 
 
 def machine() -> dict[str, Any]:

@@ -76,11 +76,11 @@ def generate(
     tokens = torch.where(shifted >= 0, prompts.gather(1, shifted.clamp(min=0)), vocabulary.pad)
     written = torch.full((len(prompts), limit), vocabulary.pad, device=device)
     active = torch.arange(len(prompts), device=device)
-    decoding = _decoding(model, padding, prompts.shape[1] + limit)
+    decoding = begin(model, padding, prompts.shape[1] + limit)
     new = tokens
     for place in range(limit):
         if not cached:
-            decoding, new = _decoding(model, padding[active], tokens.shape[1]), tokens
+            decoding, new = begin(model, padding[active], tokens.shape[1]), tokens
         choice = decoding.advance(new).argmax(-1)
         written[active, place] = choice
         going = choice != vocabulary.end
@@ -94,7 +94,8 @@ def generate(
     return written
 
 
-def _decoding(model: Transformer, padding: Tensor, room: int) -> Decoding:
+def begin(model: Transformer, padding: Int[Tensor, "batch"], room: int) -> Decoding:
+    """Return a decoding of rows with so many columns before their prompts, and room for so many tokens in all."""
     config, weight = model.config, model.norm.weight
 
     def cache(heads: int) -> Cache:

@@ -1,14 +1,17 @@
 """The page of results: verdicts, figures and runs as Markdown, from what is stored."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from latentloop.experiments.claims import decide_all
 from latentloop.experiments.scores import grouped
 from latentloop.experiments.store import Result
-from latentloop.experiments.table import EXPERIMENTS
-from latentloop.report.ladder import FIGURES, caption
+from latentloop.experiments.table import EXPERIMENTS, Scale
+from latentloop.report.ladder import FIGURES, caption, names_at, paths
 from latentloop.report.ladder_parts import described
 
+PAGE_SCALES: tuple[Scale, ...] = ("laptop", "further")
+"""Scales whose runs and figures are on the page, the one that decides claims first."""
 CLAIM_FIGURES: dict[str, tuple[str, ...]] = {
     "end-to-end-fails": ("methods", "bars-end-to-end"),
     "recurrent-over-feedforward": ("methods", "architectures-end-to-end"),
@@ -68,17 +71,20 @@ def claims(results: Mapping[str, Result], drawn: Drawn) -> str:
 
 
 def figures(results: Mapping[str, Result], drawn: Drawn) -> str:
-    """Write every figure that is drawn, with its caption."""
+    """Write every figure that is drawn, with its caption; what the page has said before is left out."""
     parts = []
-    for name, figure in FIGURES.items():
-        picture = drawn(name)
-        if picture:
-            figures = f"figure{'s' if ',' in figure.repeats else ''} {figure.repeats}" if figure.repeats else None
-            source = f"The paper's {figures}" if figures else "Ours"
-            parts.append(
-                f"### Figure {name}\n\n![{figure.title}]({picture})\n\n"
-                f"**{figure.title}.** {caption(name)} {source}; `latentloop figures {name}`."
-            )
+    for scale in PAGE_SCALES:
+        for name in names_at(scale):
+            figure, own = FIGURES[name], scale == PAGE_SCALES[0]
+            picture = drawn(paths(name, Path(), scale)[0].stem)
+            if picture:
+                figures = f"figure{'s' if ',' in figure.repeats else ''} {figure.repeats}" if figure.repeats else None
+                source = f"The paper's {figures}" if figures else "Ours"
+                words = figure.caption if own else caption(name, scale)
+                parts.append(
+                    f"### Figure {name}{'' if own else f', {scale}'}\n\n![{figure.title}]({picture})\n\n"
+                    f"**{figure.title}.** {words} {source}; `latentloop figures {name}{'' if own else f' --scale {scale}'}`."
+                )
     return "\n\n".join(parts) or "No figure is drawn yet."
 
 
@@ -115,7 +121,7 @@ def missing(results: Mapping[str, Result], drawn: Drawn) -> str:
     """Say plainly which runs of which experiments are not measured yet."""
     lines = []
     for name, experiment in EXPERIMENTS.items():
-        if experiment.points[0].scale == "laptop":
+        if experiment.points[0].scale in PAGE_SCALES:
             jobs = [job.name for job in experiment.jobs]
             left = [f"`{job}`" for job in jobs if job not in results]
             lines.append([f"`{name}`", f"{len(jobs) - len(left)} of {len(jobs)}", ", ".join(left) or "nothing"])
