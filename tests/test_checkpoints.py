@@ -107,3 +107,10 @@ def test_the_default_model_is_asked_where_none_is_named(tmp_path):
     done = ask("solve", "1 = x1", "--modulus", "7")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert "the model was trained with modulus 23, got 7: leave it out, or choose --oracle" in done.stderr
+
+
+def test_the_weights_of_experiments_stay_small():
+    sizes = [path.stat().st_size for path in (ROOT / "experiments" / "weights").glob("*/model.safetensors")]
+    assert sizes
+    assert max(sizes) < 10e6
+    assert sum(sizes) < 60e6

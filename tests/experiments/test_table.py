@@ -42,7 +42,7 @@ def test_a_preset_has_the_rate_with_the_least_validation_loss(method):
         for job in EXPERIMENTS["tuning"].jobs
         if job.run.method.name == method
     }
-    assert len(losses) == 3
+    assert {0.01, 0.02, 0.04} <= losses.keys()
     assert preset(f"ladder-{method}").train.muon_lr == min(losses, key=losses.__getitem__)
 
 
