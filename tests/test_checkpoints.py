@@ -110,7 +110,10 @@ def test_the_default_model_is_asked_where_none_is_named(tmp_path):
 
 
 def test_the_weights_of_experiments_stay_small():
-    sizes = [path.stat().st_size for path in (Path(__file__).parents[1] / "experiments" / "weights").glob("*/model.safetensors")]
+    sizes = [
+        path.stat().st_size
+        for path in (Path(__file__).parents[1] / "experiments" / "weights").glob("*/model.safetensors")
+    ]
     assert sizes
     assert max(sizes) < 10e6
     assert sum(sizes) < 60e6

@@ -66,7 +66,7 @@ def test_geometry_is_that_of_the_vectors_that_are_exchanged():
     def judged(name, modulus):
         fitted = SimpleNamespace(vectors=np.zeros((3, modulus + 1, 4)))
         found = SimpleNamespace(
-            measured={"3": fitted},
+            main=fitted,
             moved=1.0,
             circulant={"weights": 1.0, "measured": 0.2},
             orthogonality={"measured": 0.9},

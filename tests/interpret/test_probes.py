@@ -60,7 +60,7 @@ def test_one_name_varies_and_nothing_else(place):
 
 
 def test_a_free_name_is_taken_where_there_is_one():
-    some = scene(nodes=8)
+    some = scene(nodes=10)
     assert some.rhs not in some.base.names
     assert set(varied_names(some, RHS).problems.names[:, -1]) <= set(range(12)) - set(some.base.names[0].tolist())
 
@@ -91,7 +91,7 @@ def test_one_value_varies_by_the_equation_that_defines_it(place):
     which = OPERANDS.index(place)
     assert text[0, differing + 1].tolist() == ["="]  # the literal of a leaf, as in `3 = x7`
     assert text[0, differing + 2].tolist() == [text[0, -7 + 2 * which]]  # which defines that operand
-    node = probes.problems.width - 4 + which
+    node = scene().operands[which]
     changed = (probes.state != probes.state[0]).any(0)
     assert np.flatnonzero(changed).tolist() == [node]
     assert probes.state[:, node].tolist() == [0, 1, 2, 3, 4, EMPTY]
@@ -117,7 +117,13 @@ def test_grids_literals_and_operations():
     assert probes.answers.tolist() == expected
     literals = varied_literals(scene())
     assert (literals.state == literals.state[0]).all()
-    assert literals.problems.constants[:, -2].tolist() == [0, 1, 2, 3, 4]
+    assert literals.problems.constants[:, -2].tolist() == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]  # the last leaf's, behind which the probe stands
     assert len(varied_operations(scene())) == 4
 
 

@@ -2,7 +2,8 @@
 
 The OV matrix of a group is the sum over its heads of W_V W_O. Inputs are embeddings after the layer's own LayerNorm, without
 its bias, as attention sees them; the raw product is kept too. Where the first layer looks values up, and does not bring names,
-the matrix of the last layer is also multiplied by that of the look-up. Cost: none, weights alone.
+the matrix of the last layer is also multiplied by that of the look-up; no LayerNorm lies between the two, as it would bring
+all factors to one norm, where in the model they are scaled together. Cost: none, weights alone.
 """
 
 from dataclasses import dataclass
@@ -28,8 +29,10 @@ class GroupCopies:
     heads: list[int]
     amplification: dict[str, dict[str, Float[ndarray, "symbol"]]]
     """By input (normed, raw, looked up) and factor: |W x| / |x| for each embedding x."""
+    input: str
+    """The kind of input that is judged: normed, or looked up where the group reads what a look-up brought."""
     copied: str
-    """The factor that is amplified most, normed, or as it is looked up where the group reads what a look-up brought."""
+    """The factor of it that is amplified most."""
     margin: float
     """Its mean amplification over that of the next factor."""
 
@@ -90,8 +93,8 @@ def analyze(subject: Subject, heads: Heads) -> Copies:
                 kind: {factor: norm_amplification(matrix, x).cpu().numpy() for factor, x in inputs.items()}
                 for kind, (matrix, inputs) in _inputs(model, heads, number, chosen, embeddings).items()
             }
-            reads_lookups = "looked up" in by_input and group.startswith("value")
-            means = {factor: x.mean() for factor, x in by_input["looked up" if reads_lookups else "normed"].items()}
+            kind = "looked up" if "looked up" in by_input and group.startswith("value") else "normed"
+            means = {factor: x.mean() for factor, x in by_input[kind].items()}
             best, second = sorted(means, key=lambda factor: -means[factor])[:2]
             found.append(
                 GroupCopies(
@@ -99,6 +102,7 @@ def analyze(subject: Subject, heads: Heads) -> Copies:
                     group=group,
                     heads=chosen,
                     amplification=by_input,
+                    input=kind,
                     copied=best,
                     margin=float(means[best] / max(means[second], 1e-12)),
                 )

@@ -30,8 +30,8 @@ class Drift:
     """Share of right-hand sides that decode to what the layer-by-layer algorithm has then, empty ones included."""
     known_right: Float[ndarray, "iteration"]
     """The same among values that are known by then."""
-    change: Float[ndarray, "iteration"]
-    """Mean relative change of the vector at right-hand sides, |h(t) - h(t - 1)| / |h(t - 1)|; 0 at the first iteration."""
+    change: Float[ndarray, "later"]
+    """Mean relative change of the vector at right-hand sides, |h(t) - h(t - 1)| / |h(t - 1)|, from the second iteration on."""
     margin: Float[ndarray, "iteration"]
     """Median distance of the largest logit from the next, at values that are known."""
     deepest: int
@@ -61,10 +61,9 @@ def analyze(subject: Subject) -> Drift:
         hidden = at_nodes(output.hidden, layout)
         top = at_nodes(output.logits["value"], layout).topk(2).values.cpu().numpy()
         margin.append(float(np.median((top[..., 0] - top[..., 1])[known])))
-        moved = 0.0
         if before is not None:
-            moved = float(((hidden - before).norm(dim=-1) / before.norm(dim=-1)).cpu().numpy()[exists].mean())
-        change.append(moved)
+            moved = (hidden - before).norm(dim=-1) / before.norm(dim=-1)
+            change.append(float(moved.cpu().numpy()[exists].mean()))
         before = hidden
     return Drift(
         right=np.array(right),

@@ -1,13 +1,15 @@
 """How are values laid out where the last MLPs read them? Cosine similarity of new-value embeddings, from weights and measured.
 
 From weights, new_value_i(v) is the OV matrix of operand i's group times the embedding of v (through the look-up, where the
-first layer is one). Measured, it is what the last layer's attention adds when operand i is worth v: outputs for random
-values are fitted by a constant and one vector for each operand and value, whose mean over numbers is 0. A circulant
-similarity depends on v - w alone; what that explains of the similarities off the diagonal is the circulant score.
-Cost: 1,024 probes for each number of operands.
+first layer is one); where operands share heads, all heads count, each with its mean attention to the operand. Measured, it is
+what the last layer's attention adds when operand i is worth v: outputs for random values are fitted by a constant and one
+vector for each operand and value, whose mean over numbers is 0. A circulant similarity depends on v - w alone; what that
+explains of the similarities off the diagonal is the circulant score. Cost: 1,024 probes for each kind of equation.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import torch
@@ -15,11 +17,12 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
-from latentloop.config import MAX_FAN_IN
+from latentloop.config import MAX_FAN_IN, TaskConfig
 from latentloop.interpret.circuits import factor_embeddings, looked_up, normed, ov_matrix
 from latentloop.interpret.heads import Heads
 from latentloop.interpret.probes import OPERANDS, RHS, Probes
 from latentloop.interpret.shared import Bench
+from latentloop.interpret.sinks import whole_pattern
 from latentloop.interpret.subject import INTERPRET, Subject
 from latentloop.model.capture import capture, patch
 from latentloop.task.graph import EMPTY
@@ -47,13 +50,14 @@ class NewValues:
     symbols: list[str]
     """Of the value factor: numbers, N/A, empty."""
     similarity: Float[ndarray, "row row"] | None
-    """Cosines of the vectors from weights, operand by operand; None where operands share heads, or there are more layers."""
+    """Cosines of the vectors from weights, operand by operand; None where weights alone do not tell: with more than two
+    layers, or where operands share heads that do not read look-ups."""
     raw_similarity: Float[ndarray, "row row"] | None
     """The same without any LayerNorm."""
     measured: dict[str, Additive]
-    """By the number of operands of the equation: "3", "2" and "1"."""
+    """By the operations of the equation: "+ +", "+" and "", those of three operands first."""
     measured_similarity: Float[ndarray, "number number"]
-    """Cosines of the measured vectors of numbers, with three operands."""
+    """Cosines of the measured vectors of numbers, of the first kind of equation."""
     circulant: dict[str, float]
     """Mean circulant score of the operands: of ``weights``, ``raw`` and ``measured`` vectors."""
     orthogonality: dict[str, float]
@@ -63,6 +67,11 @@ class NewValues:
     grouped: bool
     """Whether measured vectors are those of each operand's own heads, or of all heads together."""
     heads: list[list[int]]
+
+    @property
+    def main(self) -> Additive:
+        """What was measured with three operands and the first operation."""
+        return next(iter(self.measured.values()))
 
 
 def cosines(vectors: Float[ndarray, "row width"]) -> Float[ndarray, "row row"]:
@@ -102,8 +111,24 @@ def new_values(subject: Subject, heads: Heads, *, raw: bool) -> Float[Tensor, "o
     if last > 0 and heads.first_layer == "look-up":
         x = looked_up(model, heads, x, raw=raw)
     x = x if raw else normed(x, norm)  # pyrefly: ignore
-    groups = heads.layers[last].values_at_rhs
-    return torch.stack([x @ ov_matrix(model, last, groups[place]).mT for place in OPERANDS])
+    layer = heads.layers[last]
+    if layer.disjoint:
+        return torch.stack([x @ ov_matrix(model, last, layer.values_at_rhs[place]).mT for place in OPERANDS])
+    each = torch.stack([x @ ov_matrix(model, last, [head]).mT for head in range(layer.norm.shape[1])])
+    return torch.einsum("ph,hsw->psw", attention_to_operands(subject).to(each), each)
+
+
+def attention_to_operands(subject: Subject) -> Float[Tensor, "operand head"]:
+    """Return the last layer's mean attention from the right-hand side of probes to each operand."""
+    last, found = len(subject.model.layers) - 1, []
+    for scene in subject.scenes(key=7):
+        bench = Bench(subject.model, scene.probes())
+        with capture(subject.model, ["pattern"], layers=[last]) as seen:
+            bench.run()
+        pattern = whole_pattern(seen[0, last, "pattern"].cpu(), bench.length)[0, :, -1]  # [head, key]
+        places = [bench.labels.index(place) - len(bench.labels) for place in OPERANDS]
+        found.append(pattern[:, places].T)
+    return torch.stack(found).mean(0)
 
 
 def analyze(subject: Subject, heads: Heads) -> NewValues:
@@ -113,12 +138,13 @@ def analyze(subject: Subject, heads: Heads) -> NewValues:
     every = sorted({head for some in groups.values() for head in some})
     chosen = [groups[place] if grouped else every for place in OPERANDS]
     similarities: dict[str, ndarray] = {}
-    if grouped and len(heads.layers) <= 2:  # through further layers weights alone do not tell
+    if len(heads.layers) <= 2 and (grouped or heads.first_layer == "look-up"):
         for kind, raw in (("weights", False), ("raw", True)):
             vectors = new_values(subject, heads, raw=raw).flatten(0, 1).cpu().numpy().astype(np.float64)
             similarities[kind] = cosines(vectors)
-    measured = {str(count): measure(subject, chosen, count) for count in range(MAX_FAN_IN, 0, -1)}
-    numbers = measured[str(MAX_FAN_IN)].vectors[:, :modulus]
+    measured = {" ".join(operations): measure(subject, chosen, operations) for operations in patterns(subject.task)}
+    main = measured[" ".join([subject.task.operations[0]] * (MAX_FAN_IN - 1))]
+    numbers = main.vectors[:, :modulus]
     similarities["measured"] = cosines(numbers.reshape(-1, numbers.shape[-1]))
     symbols = list(subject.vocabulary.symbols("value"))
     return NewValues(
@@ -129,22 +155,29 @@ def analyze(subject: Subject, heads: Heads) -> NewValues:
         measured_similarity=similarities["measured"],
         circulant={kind: _mean_circulant(found, modulus) for kind, found in similarities.items()},
         orthogonality={kind: orthogonality_score(found) for kind, found in similarities.items()},
-        moved=exchange(subject, measured[str(MAX_FAN_IN)]),
+        moved=exchange(subject, main),
         grouped=grouped,
         heads=chosen,
     )
 
 
-def measure(subject: Subject, chosen: list[list[int]], operands: int) -> Additive:
-    """Fit what each operand's heads add at the right-hand side of probes with so many operands and random values."""
-    modulus, scenes = subject.task.modulus, list(subject.scenes(key=7))
+def patterns(task: TaskConfig) -> Iterator[tuple[str, ...]]:
+    """Yield the operations of all kinds of equations: three operands first, and the first operation first."""
+    for operands in range(MAX_FAN_IN, 0, -1):
+        yield from product(task.operations, repeat=operands - 1)
+
+
+def measure(subject: Subject, chosen: list[list[int]], operations: tuple[str, ...]) -> Additive:
+    """Fit what each operand's heads add at the right-hand side of probes with these operations and random values."""
+    modulus, scenes, operands = subject.task.modulus, list(subject.scenes(key=7)), len(operations) + 1
     outputs, designs = [], []
     for number, scene in enumerate(scenes):
         rng = generator(subject.settings.seed, INTERPRET, 10, number, operands)
         symbols = rng.integers(
             0, modulus + 1, (-(-subject.settings.samples // len(scenes)), MAX_FAN_IN)
         )  # the last one is empty
-        found = _added(subject, scene.probes(values=np.where(symbols == modulus, EMPTY, symbols), operands=operands))
+        values = np.where(symbols == modulus, EMPTY, symbols)
+        found = _added(subject, scene.probes(values=values, operations=operations, operands=operands))
         outputs.append(np.stack([found[:, some].sum(1).double().numpy() for some in chosen[-operands:]]))
         designs.append(np.eye(modulus + 1)[symbols[:, -operands:]].reshape(len(symbols), -1))
     return fit(np.concatenate(outputs, axis=1), np.concatenate(designs), modulus)

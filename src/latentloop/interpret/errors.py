@@ -15,13 +15,14 @@ from numpy import ndarray
 from torch import Tensor
 
 from latentloop.config import MAX_FAN_IN
-from latentloop.interpret.embeddings import NewValues
+from latentloop.interpret.embeddings import NewValues, patterns
 from latentloop.interpret.heads import Heads
 from latentloop.interpret.nodes import at_nodes, node_values
 from latentloop.interpret.probes import OPERANDS
 from latentloop.interpret.subject import Subject
 from latentloop.model.capture import capture
 from latentloop.model.recurrence import update
+from latentloop.operations import OPERATIONS
 from latentloop.task.graph import Problems
 from latentloop.task.oracle import solve
 from latentloop.task.oracle import update as true_update
@@ -34,7 +35,8 @@ COSINE = 0.9
 """Least cosine of what a group adds with the new-value embedding it should add."""
 SOURCES = ("first attention", "second copy", "feed-forward", "leaf")
 """In their order of precedence; a leaf has no operand to attend to."""
-BINS = 50
+BINS = 40
+"""Of which an edge lies at each threshold."""
 BEYOND = 3
 """Iterations after the last value is known."""
 PATTERNS_AT_ONCE = 2**25
@@ -126,7 +128,7 @@ class _Tally:
                 ):
                     following, _ = update(subject.model, state, layout)
                 attention[rows] = self._attention(first[iteration - 1, 0, "pattern"], state, layout)
-                cosine[rows] = self._cosine(second[iteration - 1, last, "head_out"], state, layout)
+                cosine[rows] = self._cosine(second[iteration - 1, last, "head_out"], state, layout, problems[rows])
                 before = node_values(state, layout, problems.modulus)
                 after = node_values(following, layout, problems.modulus)
                 right[rows] = after == true_update(problems[rows], before)
@@ -173,15 +175,17 @@ class _Tally:
                 found[..., target] = torch.where(here, weight[..., group].mean(-1), found[..., target])
         return found.cpu().numpy()
 
-    def _cosine(self, outputs: Tensor, state: State, layout: Layout) -> Float[ndarray, "batch node 3"]:
-        """Return the cosine of what each operand's heads add with what they should add."""
+    def _cosine(
+        self, outputs: Tensor, state: State, layout: Layout, problems: Problems
+    ) -> Float[ndarray, "batch node 3"]:
+        """Return the cosine of what each operand's heads add with what they should add, given the equation's operations."""
         outputs = at_nodes(outputs, layout, axis=2)
         modulus = self.subject.task.modulus
         symbols = layout.read(state.value).clamp(max=modulus)  # what is no number counts as empty
         held = symbols.gather(1, layout.parent.flatten(1)).unflatten(1, layout.parent.shape[1:])  # [batch, node, 3]
         found = torch.full(layout.operand.shape, torch.nan, device=outputs.device)
-        for operands in range(1, MAX_FAN_IN + 1):
-            fitted = self.values.measured[str(operands)]
+        for operations in patterns(self.subject.task):
+            operands, fitted = len(operations) + 1, self.values.measured[" ".join(operations)]
             vectors = torch.from_numpy(fitted.vectors).float().to(outputs.device)  # [operand, symbol, width]
             means = torch.from_numpy(fitted.mean).float().to(outputs.device)
             target = torch.stack([vectors[place][held[..., place]] for place in range(operands)])
@@ -190,7 +194,9 @@ class _Tally:
             if not self.values.grouped:
                 target = target.sum(0, keepdim=True).expand_as(target)
             cosine = torch.cosine_similarity(added, target, dim=-1)  # [operand, batch, node]
-            here = layout.fan_in == operands
+            codes = [OPERATIONS.index(operation) for operation in operations]
+            same = (problems.operations[:, : layout.fan_in.shape[1], : operands - 1] == codes).all(-1)
+            here = (layout.fan_in == operands) & torch.from_numpy(same).to(outputs.device)
             for place in range(operands):
                 role = MAX_FAN_IN - operands + place
                 found[..., role] = torch.where(here, cosine[place], found[..., role])

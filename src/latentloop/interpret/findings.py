@@ -44,6 +44,9 @@ def names(results: Mapping[str, Any]) -> Finding | str:
     first = results["heads"].layers[0]
     if len(results["heads"].layers) < 2:
         return "the model has one layer"
+    if not results["heads"].sees_definitions:
+        tokens = results["heads"].windows[-1]
+        return f"the last layer sees {tokens} tokens, its own equation: values must be looked up before it, not by names there"
     groups = {place: first.names_at_rhs[place] for place in OPERANDS}
     copied = [
         g.copied for g in results["circuits"].groups if g.layer == 0 and g.group.removeprefix("name of ") in OPERANDS
@@ -64,12 +67,14 @@ def values(results: Mapping[str, Any]) -> Finding | str:
     number = len(results["heads"].layers) - 1
     groups = {place: last.values_at_rhs[place] for place in OPERANDS}
     mine = [g for g in results["circuits"].groups if g.layer == number]
-    copied = [g.copied for g in mine if g.group.removeprefix("value of ") in OPERANDS]
+    own = [g for g in mine if g.group.removeprefix("value of ") in OPERANDS]
+    copied = [g.copied for g in own]
+    kinds = _unique([g.input for g in own])
     moved = [g.moved for g in results["flow"].groups if g.kind == "values_at_rhs" and g.layer == number]
     shared = f"; heads {last.shared} serve several operands" if last.shared else ""
     return Finding(
         holds=bool(last.disjoint and all(factor == "value" for factor in copied)),
-        evidence=f"groups {_listed(groups)}{shared}; they amplify {_unique(copied)} most",
+        evidence=f"groups {_listed(groups)}{shared}; of {kinds} embeddings they amplify {_unique(copied)} most",
         checked=bool(len(moved) == len(OPERANDS) and min(moved) >= MOVED),
         check=f"patched with another value, {_percent(moved)} of answers move" if moved else "no group to patch",
         number=_found(groups),
@@ -133,7 +138,7 @@ def geometry(which: str) -> Callable[[Mapping[str, Any]], Finding | str]:
 
     def find(results: Mapping[str, Any]) -> Finding | str:
         found = results["embeddings"]
-        modulus = found.measured[str(len(OPERANDS))].vectors.shape[1] - 1  # the last symbol is empty
+        modulus = found.main.vectors.shape[1] - 1  # the last symbol is empty
         if which == "circulant" and modulus < LEAST:
             return f"{modulus} values have too few differences to tell a circle by: at least {LEAST}"
         scores = getattr(found, which)
@@ -159,6 +164,7 @@ def frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
         sites, without = pattern.sites, pattern.without
         shares = [sites[0].diagonal, sites[-2].diagonal, sites[-1].diagonal]
         others = without.solved_without[1:-1].min()
+        without_bias = without.solved_without[0]
         grown = ", ".join(f"{share:.0%}" for share in shares)
         bias = [sites[0].energy[0], sites[-2].energy[0]]
         gone = without.solved_without[-1]
@@ -174,7 +180,8 @@ def frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
             checked=bool(
                 without.solved > BROKEN and gone <= BROKEN * without.solved and _unharmed(others, without.solved)
             ),
-            check=f"without (a,a,a) {gone:.0%} of problems are solved, without any other group at least {others:.0%}",
+            check=f"without (a,a,a) {gone:.0%} of problems are solved, without the bias {without_bias:.0%}, without any of the "
+            f"others at least {others:.0%}",
             number=f"{shares[-1]:.0%}",
         )
 
@@ -278,6 +285,10 @@ def corrected(results: Mapping[str, Any]) -> Finding | str:
 def state_holds(results: Mapping[str, Any]) -> Finding | str:
     """Judge whether the state can be read, and is what the next iteration works with."""
     drifted, between = results["drift"], results["iterations"]
+    if drifted.carries == "state":
+        return (
+            "only decoded symbols are carried: what one iteration decodes is what the next one reads, by construction"
+        )
     worst = float(drifted.known_right.min())
     return Finding(
         holds=bool(worst >= 0.99),

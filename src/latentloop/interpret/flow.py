@@ -61,7 +61,7 @@ def pairs(scene: Scene, operand: int, kind: str, rng: np.random.Generator, count
         other[:, operand] = (values[:, operand] + rng.integers(1, modulus, count)) % modulus
         return scene.probes(values=np.concatenate([values, other]))
     values = np.maximum(scene.values, least)
-    nodes = np.repeat(np.arange(scene.nodes - MAX_FAN_IN, scene.nodes)[None], 2 * count, axis=0)
+    nodes = np.repeat(scene.operands[None], 2 * count, axis=0)
     held = scene.probes(values=values[None]).state[0, :-1]
     others = np.setdiff1d(np.flatnonzero(scene.base.names[0] != scene.rhs), nodes[0])
     if (held[others] == values[operand]).all():  # as in a small problem: the operand gets another value

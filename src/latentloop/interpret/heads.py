@@ -96,6 +96,15 @@ class Heads:
     layers: list[LayerHeads]
     threshold: float
     dominance: float
+    least_norm: float
+    windows: list[int | None]
+    """Tokens that each layer sees, the query included; None: all of them."""
+
+    @property
+    def sees_definitions(self) -> bool:
+        """Whether the last layer can see beyond an equation, to where its operands are defined."""
+        window = self.windows[-1]
+        return window is None or window > len(self.positions)
 
     @property
     def first_layer(self) -> Literal["names", "look-up", "neither"]:
@@ -175,7 +184,15 @@ def analyze(subject: Subject) -> Heads:
                 by_operation=operations[layer],
             )
         )
-    return Heads(positions=positions, layers=layers, threshold=THRESHOLD, dominance=DOMINANCE)
+    windows = [subject.model.positions.window_of(layer) for layer in range(len(layers))]
+    return Heads(
+        positions=positions,
+        layers=layers,
+        threshold=THRESHOLD,
+        dominance=DOMINANCE,
+        least_norm=LEAST_NORM,
+        windows=[None if window is None else window.shape[-1] for window in windows],
+    )
 
 
 def _names_at_rhs(by_name: ndarray, by_value: ndarray, norm: ndarray) -> dict[str, list[int]]:

@@ -1,8 +1,9 @@
 """Controlled data: one equation at the end of a problem, of which exactly one name or one value changes between samples.
 
-A scene is a problem of N nodes whose last three equations give numbers that nothing else uses: ``7 = x12``. The probe,
-``x12 + x40 + x3 = x30``, stands behind it, and the state holds every true value but the probe's. To vary a value is to
-change the one equation that defines it. Where all names are taken the probe's right-hand side repeats one, which no parser
+A scene is a problem of N nodes, three of which, near its end, give numbers that nothing else uses: ``7 = x12``. The probe,
+``x12 + x40 + x3 = x30``, stands behind it, and the state holds every true value but the probe's. Two leaves lie between the
+definitions and the probe, so that a layer with a window sees the probe alone. To vary a value is to change the one equation
+that defines it. Where all names are taken the probe's right-hand side repeats one, which no parser
 would accept. Operands count from the right-hand side: an equation of two operands has VAR1 and VAR2, and no VAR0.
 """
 
@@ -22,8 +23,10 @@ from latentloop.task.oracle import solve
 
 OPERANDS = ("VAR0", "VAR1", "VAR2")
 RHS = "RHS"
-LEAST_NODES = 5
-"""A scene has two nodes of its own, and the three operands."""
+BETWEEN = 2
+"""Leaves between the operands' definitions and the probe."""
+LEAST_NODES = 2 + MAX_FAN_IN + BETWEEN
+"""A scene has two nodes of its own, the three operands, and the leaves behind them."""
 
 
 def labels(operands: int = MAX_FAN_IN) -> list[str]:
@@ -83,9 +86,14 @@ class Scene:
         return self.base.width
 
     @property
+    def operands(self) -> Int[ndarray, "operand"]:
+        """The nodes that are the probe's operands."""
+        return np.arange(MAX_FAN_IN) + self.nodes - BETWEEN - MAX_FAN_IN
+
+    @property
     def values(self) -> Int8[ndarray, "operand"]:
         """The numbers that the operands are given."""
-        return self.base.constants[0, -MAX_FAN_IN:]
+        return self.base.constants[0, self.operands]
 
     def probes(
         self,
@@ -102,7 +110,7 @@ class Scene:
         if values is None:
             values = np.broadcast_to(self.values, (count, MAX_FAN_IN))
         if chosen is None:
-            chosen = np.broadcast_to(np.arange(self.nodes - operands, self.nodes), (count, operands))
+            chosen = np.broadcast_to(self.operands[-operands:], (count, operands))
         names = np.full(count, self.rhs) if rhs is None else rhs
         operations = operations or [self.task.operations[0]] * (operands - 1)
         given = np.where(values == EMPTY, self.values, values)
@@ -110,7 +118,7 @@ class Scene:
         state = solve(problems).values.copy()
         answers = state[:, -1].copy()
         state[:, -1] = EMPTY
-        state[:, -1 - MAX_FAN_IN : -1] = np.where(values == EMPTY, EMPTY, state[:, -1 - MAX_FAN_IN : -1])
+        state[:, self.operands] = np.where(values == EMPTY, EMPTY, state[:, self.operands])
         answers[(state[np.arange(count)[:, None], chosen] == EMPTY).any(1)] = EMPTY
         _verify(problems, state, answers)
         return Probes(problems=problems, state=state, answers=answers, operands=operands)
@@ -128,7 +136,7 @@ class Scene:
         operations = np.full((count, MAX_FAN_IN - 1), ABSENT)
         operations[:, : operands - 1] = codes
         constants = extended(self.base.constants, np.full(count, EMPTY))
-        constants[:, self.nodes - MAX_FAN_IN : self.nodes] = values
+        constants[:, self.operands] = values
         return Problems(
             modulus=self.task.modulus,
             sizes=np.full(count, self.nodes + 1, np.int16),
@@ -140,29 +148,29 @@ class Scene:
 
 
 def make_scene(task: TaskConfig, nodes: int, rng: np.random.Generator) -> Scene:
-    """Sample a problem of ``nodes`` nodes whose last three are operands that nothing else uses."""
-    body = sample(task, GraphConfig(nodes=nodes - MAX_FAN_IN), 1, rng)
+    """Sample a problem of ``nodes`` nodes that ends in operands and other leaves, none of which is used."""
+    tail = MAX_FAN_IN + BETWEEN
+    body = sample(task, GraphConfig(nodes=nodes - tail), 1, rng)
     free = rng.permutation(np.setdiff1d(np.arange(task.names), body.names[0]))
 
-    def extended(array: ndarray, tail: ndarray) -> ndarray:
-        return np.concatenate([array, tail.astype(array.dtype)[None]], axis=1)
+    def extended(array: ndarray, last: ndarray) -> ndarray:
+        return np.concatenate([array, last.astype(array.dtype)[None]], axis=1)
 
     base = Problems(
         modulus=task.modulus,
         sizes=np.array([nodes], np.int16),
-        names=extended(body.names, free[:MAX_FAN_IN]),
-        parents=extended(body.parents, np.full((MAX_FAN_IN, MAX_FAN_IN), ABSENT)),
-        operations=extended(body.operations, np.full((MAX_FAN_IN, MAX_FAN_IN - 1), ABSENT)),
-        constants=extended(body.constants, rng.integers(0, task.modulus, MAX_FAN_IN)),
+        names=extended(body.names, free[:tail]),
+        parents=extended(body.parents, np.full((tail, MAX_FAN_IN), ABSENT)),
+        operations=extended(body.operations, np.full((tail, MAX_FAN_IN - 1), ABSENT)),
+        constants=extended(body.constants, rng.integers(0, task.modulus, tail)),
     )
-    free = free[MAX_FAN_IN:]
+    free = free[tail:]
     return Scene(task=task, base=base, free=free, rhs=int(free[0] if len(free) else rng.choice(body.names[0])))
 
 
 def varied_names(scene: Scene, place: str, most: int = 128) -> Probes:
     """Vary one name of the probe over those that the problem has, or, at the right-hand side, over those that are free."""
-    operands = np.arange(scene.nodes - MAX_FAN_IN, scene.nodes)
-    names = scene.base.names[0]
+    operands, names = scene.operands, scene.base.names[0]
     nodes = np.flatnonzero(names != scene.rhs)
     if place == RHS:
         rhs = scene.free[:most] if len(scene.free) else np.setdiff1d(names, names[operands])[:most]
@@ -183,13 +191,12 @@ def varied_values(scene: Scene, place: str, *, empty: bool = False) -> Probes:
 
 
 def varied_literals(scene: Scene) -> Probes:
-    """Vary the number that the last operand is defined by, while its value is not known yet."""
-    probes = varied_values(scene, OPERANDS[-1])
-    state = probes.state.copy()
-    state[:, -2] = EMPTY
-    return Probes(
-        problems=probes.problems, state=state, answers=np.full_like(probes.answers, EMPTY), operands=probes.operands
-    )
+    """Vary the number that the last leaf is defined by, while its value is not known yet."""
+    modulus, leaf = scene.task.modulus, scene.nodes - 1
+    probes = scene.probes(values=np.repeat(scene.values[None], modulus, axis=0))
+    constants, state = probes.problems.constants.copy(), probes.state.copy()
+    constants[:, leaf], state[:, leaf] = np.arange(modulus), EMPTY
+    return replace(probes, problems=replace(probes.problems, constants=constants), state=state)
 
 
 def varied_operations(scene: Scene) -> list[Probes]:

@@ -109,6 +109,7 @@ ANALYSES: dict[str, Analysis] = {
         kind=heads.Heads,
         run=lambda subject, results: heads.analyze(subject),
         conditions=PROBED,
+        version=2,
     ),
     "circuits": Analysis(
         title="What head groups copy",
@@ -117,7 +118,7 @@ ANALYSES: dict[str, Analysis] = {
         run=lambda subject, results: circuits.analyze(subject, results["heads"]),
         needs=("heads",),
         conditions=PROBED,
-        version=2,
+        version=3,
     ),
     "flow": Analysis(
         title="Where values pass through",
@@ -127,7 +128,7 @@ ANALYSES: dict[str, Analysis] = {
         needs=("heads",),
         conditions=PROBED,
         reads=("pairs",),
-        version=2,
+        version=3,
     ),
     "ablation": Analysis(
         title="Without a part",
@@ -136,6 +137,7 @@ ANALYSES: dict[str, Analysis] = {
         run=lambda subject, results: ablation.analyze(subject, results["heads"]),
         needs=("heads",),
         conditions=PROBED,
+        version=2,
     ),
     "sinks": Analysis(
         title="Attention maps and sinks",
@@ -144,7 +146,7 @@ ANALYSES: dict[str, Analysis] = {
         run=lambda subject, results: sinks.analyze(subject, results["heads"]),
         needs=("heads",),
         conditions=PROBED,
-        version=2,
+        version=3,
     ),
     "residual": Analysis(
         title="What each MLP changes",
@@ -152,6 +154,7 @@ ANALYSES: dict[str, Analysis] = {
         kind=residual.Changes,
         run=lambda subject, results: residual.analyze(subject),
         conditions=(*PROBED, _has_mlp),
+        version=2,
     ),
     "embeddings": Analysis(
         title="New-value embeddings",
@@ -161,7 +164,7 @@ ANALYSES: dict[str, Analysis] = {
         needs=("heads",),
         conditions=PROBED,
         reads=("samples",),
-        version=2,
+        version=3,
     ),
     "fourier": Analysis(
         title="Arithmetic in frequencies",
@@ -169,7 +172,7 @@ ANALYSES: dict[str, Analysis] = {
         kind=fourier.Spectra,
         run=lambda subject, results: fourier.analyze(subject),
         conditions=(*PROBED, _has_mlp, _frequencies, _group_operation),
-        version=2,
+        version=3,
     ),
     "errors": Analysis(
         title="Where errors come from",
@@ -180,7 +183,7 @@ ANALYSES: dict[str, Analysis] = {
         conditions=(*PROBED, _two_layers),
         unfound=lambda results: errors.unfound(results["heads"]),
         reads=("instances",),
-        version=2,
+        version=3,
     ),
     "sharpness": Analysis(
         title="Attention by size",
@@ -188,7 +191,7 @@ ANALYSES: dict[str, Analysis] = {
         kind=sharpness.Sharpness,
         run=lambda subject, results: sharpness.analyze(subject),
         conditions=(_latent,),
-        version=2,
+        version=3,
     ),
     "recompute": Analysis(
         title="After it is done",
@@ -211,5 +214,6 @@ ANALYSES: dict[str, Analysis] = {
         kind=drift.Drift,
         run=lambda subject, results: drift.analyze(subject),
         conditions=(_latent, _adaptive),
+        version=2,
     ),
 }

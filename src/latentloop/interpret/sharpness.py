@@ -1,11 +1,12 @@
 """Does attention stay sharp as problems grow? Its entropy by size, and what happens when it is made sharper still.
 
-Entropies are means over right-hand sides and over operands, in nats, at the last iteration that a problem needs. A layer that
-looks things up should not mind if all scores are multiplied by a large number; one that mixes on purpose does. Cost: a few
-problems of every size, and a roll-out for each layer.
+Entropies are means over right-hand sides and over operands, in nats, each at the iteration at which its equation is computed
+(where the number of iterations is fixed: all of them at the last one). A layer that looks things up should not mind if all
+scores are multiplied by a large number; one that mixes on purpose does. Cost: a few problems of every size, and a roll-out for
+each layer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,11 @@ from latentloop.interpret.ablation import ablation_problems, solved_share
 from latentloop.interpret.nodes import at_nodes, computed_everywhere
 from latentloop.interpret.subject import SIZES, Subject
 from latentloop.model.capture import capture, patch
-from latentloop.model.recurrence import Fixed, iterate
-from latentloop.task.oracle import solve
+from latentloop.model.recurrence import Fixed, iterate, update
+from latentloop.task.graph import Problems
+from latentloop.task.oracle import solve, trace
 from latentloop.task.splits import published_problems
-from latentloop.tokens.state import encode_state, with_values
+from latentloop.tokens.state import Layout, encode_state, with_values
 
 PROBLEMS = 4
 """Of each size."""
@@ -81,23 +83,46 @@ def _means(found: Sequence[Sequence[Any]]) -> Float[ndarray, "size head"]:
 
 def _problem(subject: Subject, size: int, number: int) -> list[tuple[ndarray, ndarray | None]]:
     """Return the entropy of every head of every layer, at right-hand sides and, if computed, at operands, in one problem."""
-    model, device = subject.model, subject.model.norm.weight.device
+    model = subject.model
     problems = published_problems(subject.task, size, 1, skip=number)
-    solution = solve(problems)
+    depths = torch.from_numpy(solve(problems).depths[0].astype(np.int64))
+    sums: list[dict[str, list[Tensor]]] = [{"rhs": [], "operands": []} for _ in model.layers]
+    for iteration, seen, layout in _iterations(subject, problems, int(depths.max())):
+        nodes = torch.arange(len(depths)) if not model.method.row.adaptive else (depths == iteration).nonzero()[:, 0]
+        operands = layout.operand[0, nodes]
+        for layer, found in enumerate(sums):
+            by_query = entropy(seen[layer]).transpose(1, 2)  # [1, query, head]
+            found["rhs"].append(at_nodes(by_query, layout)[0, nodes].cpu())
+            if computed_everywhere(by_query, layout):
+                found["operands"].append(by_query[0, operands[operands > 0]].cpu())
+    return [
+        (_mean(found["rhs"]), _mean(found["operands"]) if found["operands"] else None)  # of leaves there are none
+        for found in sums
+    ]
+
+
+def _mean(parts: Sequence[Tensor]) -> Float[ndarray, "head"]:
+    return torch.cat(list(parts)).mean(0).numpy()
+
+
+def _iterations(subject: Subject, problems: Problems, deepest: int) -> Iterator[tuple[int, list[Tensor], Layout]]:
+    """Yield each iteration with the attention of every layer, from the true state before it where states can be given.
+
+    Methods that have a fixed number of iterations are looked at in the last one.
+    """
+    model, device = subject.model, subject.model.norm.weight.device
     state, layout = encode_state(problems, subject.vocabulary)
-    times = model.method.iterations or int(solution.depths.max())
-    if model.method.row.carries == "state":  # the state before the last iteration is known
-        state, times = with_values(state, layout, solution.values, subject.vocabulary), 1
     state, layout = state.to(device), layout.to(device)
-    with capture(model, ["pattern"], iterations=[times - 1]) as seen:
+    times = model.method.iterations or deepest
+    if model.method.row.carries == "state":
+        for iteration, values in enumerate(trace(problems)[:deepest], 1):
+            given = with_values(state, layout, values, subject.vocabulary)
+            with capture(model, ["pattern"]) as seen:
+                update(model, given, layout)
+            yield iteration, [seen[0, layer, "pattern"] for layer in range(len(model.layers))], layout
+        return
+    with capture(model, ["pattern"]) as seen:
         for _ in iterate(model, state, layout, Fixed(times)):
             pass
-    found = []
-    for layer in range(len(model.layers)):
-        by_query = entropy(seen[times - 1, layer, "pattern"]).transpose(1, 2)  # [1, query, head]
-        at_rhs = at_nodes(by_query, layout)[0].mean(0).cpu().numpy()
-        at_operands = None
-        if computed_everywhere(by_query, layout):
-            at_operands = by_query[0, layout.operand[0][layout.operand[0] > 0]].mean(0).cpu().numpy()
-        found.append((at_rhs, at_operands))
-    return found
+    for iteration in range(1, times + 1) if model.method.row.adaptive else (times,):
+        yield iteration, [seen[iteration - 1, layer, "pattern"] for layer in range(len(model.layers))], layout

@@ -43,7 +43,8 @@ class Sinks:
 
     maps: list[Map]
     sinks: dict[str, str]
-    """For heads that read VAR0, and so have nothing to read in equations of two operands: what they attend to most there."""
+    """For heads that read an operand, where it is missing: what they attend to most instead, and its weight. Those of VAR0 in
+    equations of two operands, those of VAR1 and of several operands in equations of one."""
 
 
 def whole_pattern(pattern: Float[Tensor, "batch head query key"], length: int) -> Tensor:
@@ -98,11 +99,17 @@ def _places(words: list[str], rows: list[str]) -> list[str]:
 
 
 def _sinks(maps: list[Map], heads: Heads) -> dict[str, str]:
-    """Say where the heads of VAR0 look when there is none."""
+    """Say where the heads of an operand look when there is none."""
     found = {}
     for layer, group in enumerate(heads.layers):
-        chosen = sorted({*group.names_at_rhs[OPERANDS[0]], *group.values_at_rhs[OPERANDS[0]]})
-        two = next(one for one in maps if one.layer == layer and one.operands == MAX_FAN_IN - 1)
-        for head in chosen:
-            found[f"layer {layer + 1}, head {head}"] = two.at_rhs[head]
+        last = layer == len(heads.layers) - 1
+        for which, place in enumerate(OPERANDS[:-1]):
+            chosen = {
+                *group.names_at_rhs[place],
+                *group.values_at_rhs[place],
+                *(group.shared if last and which else ()),
+            }
+            fewer = next(one for one in maps if one.layer == layer and one.operands == MAX_FAN_IN - 1 - which)
+            for head in sorted(chosen):
+                found[f"layer {layer + 1}, head {head}"] = fewer.at_rhs[head]
     return found

@@ -28,6 +28,7 @@ class Line:
     name: str
     y: Numbers
     color: str | None = None
+    dashed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,9 @@ class Panel:
     top: float | None = None
     """Upper end of the y axis."""
     numbers: bool = False
-    """Whether a heatmap's cells show their numbers."""
+    """Whether a heatmap's cells, or bars, show their numbers."""
+    threshold: float | None = None
+    """Where a line across marks what counts."""
 
     @property
     def diverging(self) -> bool:
@@ -148,9 +151,14 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         if panel.kind == "bars":
             width = 0.8 / len(panel.lines)
             offset = (place - (len(panel.lines) - 1) / 2) * width
-            axes.bar(np.arange(len(panel.x)) + offset, line.y, width, color=color, label=line.name)
+            bars = axes.bar(np.arange(len(panel.x)) + offset, line.y, width, color=color, label=line.name)
+            if panel.numbers:
+                axes.bar_label(bars, [f"{value:.2f}" for value in line.y], fontsize=6, rotation=90, padding=2)
         elif panel.kind == "lines":
-            axes.plot(list(panel.x), line.y, marker="o", markersize=3, color=color, label=line.name, linewidth=1.3)
+            dashes = "--" if line.dashed else "-"
+            axes.plot(
+                list(panel.x), line.y, dashes, marker="o", markersize=3, color=color, label=line.name, linewidth=1.3
+            )
         else:
             axes.stairs(line.y, panel.x, color=color, label=line.name, linewidth=1.3)
     if panel.kind == "bars":
@@ -158,6 +166,8 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.set_xticks(
             range(len(panel.x)), list(panel.x), rotation=45 if long else 0, ha="right" if long else "center", fontsize=8
         )
+    if panel.threshold is not None:
+        axes.axvline(panel.threshold, color="#555555", linestyle=":", linewidth=1)
     if panel.log_x:
         axes.set_xscale("log")
     if panel.log_y:
@@ -261,6 +271,14 @@ def plotly(chart: Chart | Diagram) -> dict[str, Any]:
             title | {"showarrow": False, "xanchor": "center", "yanchor": "bottom", "font": {"size": 11}}
         )
         axes = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}
+        if panel.threshold is not None:
+            ends = {"x0": panel.threshold, "x1": panel.threshold, "y0": 0, "y1": 1}
+            refs = {
+                "xref": f"x{suffix}",
+                "yref": f"y{suffix} domain",
+                "line": {"color": "#555555", "dash": "dot", "width": 1},
+            }
+            layout.setdefault("shapes", []).append({"type": "line"} | ends | refs)
         data += [trace | axes for trace in _traces(panel, seen)]
     return {"data": data, "layout": layout}
 
@@ -295,7 +313,8 @@ def _traces(panel: Panel, seen: set[str]) -> Iterator[dict[str, Any]]:
         if panel.kind == "bars":
             yield common | {"type": "bar", "x": list(panel.x), "y": y, "marker": {"color": color}}
         elif panel.kind == "lines":
-            style = {"mode": "lines+markers", "line": {"color": color}, "marker": {"color": color, "size": 5}}
+            dash = {"dash": "dash"} if line.dashed else {}
+            style = {"mode": "lines+markers", "line": {"color": color} | dash, "marker": {"color": color, "size": 5}}
             yield common | {"type": "scatter", "x": list(panel.x), "y": y} | style
         else:
             x = [float(edge) for edge in panel.x]

@@ -11,7 +11,7 @@ from latentloop.interpret.sinks import Sinks
 from latentloop.report.charts import COLORS, MOST_COLUMNS, Chart, Charts, Diagram, Edge, Line, Node, Panel
 
 BINS = 24
-SHOWN_KEYS = 26
+SHOWN_KEYS = 16
 """Last tokens that an attention map shows."""
 CLEAR = 0.5
 """Share of answers that move for an arrow to be drawn."""
@@ -66,6 +66,7 @@ def circuits_charts(result: Copies) -> Charts:
     bars, histograms = [], []
     for layer in layers:
         mine = [group for group in result.groups if group.layer == layer]
+        earlier = sum(group.layer < layer for group in result.groups)
         kinds = [kind for kind in ("normed", "looked up", "raw") if any(kind in group.amplification for group in mine)]
         for kind in kinds:
             lines = [
@@ -81,13 +82,13 @@ def circuits_charts(result: Copies) -> Charts:
                 Panel(kind="bars", title=f"layer {layer + 1}, {kind}", x=names, lines=lines, y_label="|W x| / |x|")
             )
         for factor in result.factors:
-            every = np.concatenate([group.amplification["normed"][factor] for group in mine])
+            every = np.concatenate([group.amplification[group.input][factor] for group in mine])
             edges = np.linspace(0, max(float(every.max()), 1e-6) * 1.05, BINS + 1)
             lines = [
                 Line(
                     name=group.group,
-                    y=np.histogram(group.amplification["normed"][factor], edges)[0],
-                    color=COLORS[place % 8],
+                    y=np.histogram(group.amplification[group.input][factor], edges)[0],
+                    color=COLORS[(earlier + place) % len(COLORS)],
                 )
                 for place, group in enumerate(mine)
             ]
@@ -102,7 +103,10 @@ def circuits_charts(result: Copies) -> Charts:
             caption="Mean norm amplification of each factor by each group's combined OV matrix.",
         ),
         "circuits-histograms": Chart(
-            panels=histograms, columns=4, caption="The same for every embedding, after the layer's LayerNorm."
+            panels=histograms,
+            columns=4,
+            caption="The same for every embedding: after the layer's LayerNorm, or, where a group of the last layer reads "
+            "values, as the look-up brings it.",
         ),
     }
 
@@ -136,7 +140,14 @@ def ablation_charts(result: Ablations) -> Charts:
             Line(name="values right", y=[part.values for part in mine]),
         ]
         panels.append(
-            Panel(kind="bars", title=f"layer {layer + 1}", x=[part.part for part in mine], lines=lines, top=1.03)
+            Panel(
+                kind="bars",
+                title=f"layer {layer + 1}",
+                x=[part.part for part in mine],
+                lines=lines,
+                top=1.2,
+                numbers=True,
+            )
         )
     caption = (
         f"{result.problems} problems of {result.nodes} nodes without one part: "
@@ -231,6 +242,6 @@ def circuit_diagram(heads: Heads, flow: Flow) -> Diagram:
         nodes=nodes,
         edges=edges,
         notes=notes,
-        caption="The circuit, drawn from measurements: an arrow is where the answer moves when that attention is patched, with "
-        "the share of answers that do.",
+        caption="The circuit, drawn from measurements: an arrow ends where patched attention moves the answer, with the share "
+        "of answers that do; where it starts is inferred.",
     )

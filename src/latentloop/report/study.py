@@ -19,6 +19,7 @@ from latentloop.report.study_figures import FIGURES
 ASKED = ("supported", "not supported")
 """Verdicts that an analysis has led to."""
 PAGE = "report.html"
+DPI = 130
 PIXELS = 105
 """Of a chart's inch on the page."""
 
@@ -39,7 +40,7 @@ def write_report(folder: Path) -> Path:
     for figures in charts.values():
         for name, chart in figures.items():
             with writing(folder / f"{name}.png", "wb") as file:
-                draw(chart).savefig(file, format="png", dpi=100)
+                draw(chart).savefig(file, format="png", dpi=DPI)
     path = folder / PAGE
     write_page(study_page(study, charts, _read(folder / MODEL), _read(folder / f"{VERDICTS}.json")), path)
     return path
@@ -62,7 +63,7 @@ def study_page(
         if analysis not in study.stored:
             continue
         stored = study.stored[analysis]
-        claims = [claim for claim in study.claims if STATEMENTS[claim.name].needs[-1] == analysis]
+        claims = [claim for claim in study.claims if analysis in STATEMENTS[claim.name].needs]
         if stored.result is None:
             verdict = Verdict(kind="open", text=f"does not apply: {stored.reason}")
             sections.append(Section(heading=row.title, blocks=[row.question], verdict=verdict))
@@ -146,7 +147,7 @@ def _numbers(analysis: str, result: Any) -> list[Number]:
                 for name, change in zip(result.mlps, result.change, strict=True)
             ]
         case "embeddings":
-            explained = result.measured["3"].explained
+            explained = result.main.explained
             return [
                 *(Number(value=f"{score:.2f}", label=f"circulant, {kind}") for kind, score in result.circulant.items()),
                 *(
@@ -171,5 +172,43 @@ def _numbers(analysis: str, result: Any) -> list[Number]:
             ]
         case "ablation":
             return [Number(value=f"{result.solved:.0%}", label="solved with all parts")]
+        case "circuits":
+            return [
+                Number(
+                    value=f"{one.margin:.1f}x",
+                    label=f"layer {one.layer + 1}, {one.group}: {one.copied}",
+                    detail=f"over the next factor, {one.input}",
+                )
+                for one in result.groups
+            ]
+        case "sinks":
+            return [
+                Number(value=found, label=head, detail="where its operand is missing")
+                for head, found in result.sinks.items()
+            ]
+        case "sharpness":
+            return [
+                Number(
+                    value=f"{found[-1].mean():.2f} nats",
+                    label=f"layer {layer + 1}, right-hand sides, N = {result.sizes[-1]}",
+                    detail=f"{found[0].mean():.2f} at N = {result.sizes[0]}",
+                )
+                for layer, found in enumerate(result.at_rhs)
+            ]
+        case "recompute":
+            return [
+                Number(value=f"{result.restored:.0%}", label="of wrong values restored"),
+                Number(value=f"{result.kept:.0%}", label="kept"),
+            ]
+        case "iterations":
+            return [Number(value=f"{result.follow:.0%}", label="of children follow a patched value")]
+        case "drift":
+            return [
+                Number(
+                    value=f"{result.known_right.min():.1%}",
+                    label="of known values decode right, at the worst iteration",
+                ),
+                Number(value=f"{result.change[-1]:.1%}", label="change of vectors at the last iteration"),
+            ]
         case _:
             return []

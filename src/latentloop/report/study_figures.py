@@ -7,7 +7,7 @@ import numpy as np
 
 from latentloop.interpret.drift import Drift
 from latentloop.interpret.embeddings import NewValues
-from latentloop.interpret.errors import Errors
+from latentloop.interpret.errors import ATTENTION, COSINE, Errors
 from latentloop.interpret.fourier import Spectra
 from latentloop.interpret.iterations import BetweenIterations
 from latentloop.interpret.probes import OPERANDS
@@ -145,24 +145,25 @@ def errors_charts(result: Errors) -> Charts:
     """Histograms of attention and of cosines, for right and wrong values."""
     panels = []
     rows = (
-        ("attention, depth ≥ iteration", result.attention_edges, result.attention[0]),
-        ("cosine, depth ≥ iteration", result.cosine_edges, result.cosine[0]),
-        ("attention, depth < iteration", result.attention_edges, result.attention[1]),
+        ("attention, depth ≥ iteration", result.attention_edges, result.attention[0], ATTENTION),
+        ("cosine, depth ≥ iteration", result.cosine_edges, result.cosine[0], COSINE),
+        ("attention, depth < iteration", result.attention_edges, result.attention[1], ATTENTION),
     )
-    for title, edges, counts in rows:
+    for title, edges, counts, threshold in rows:
         for which, place in enumerate(OPERANDS):
             lines = [
                 Line(name="right", y=counts[which, 1], color=COLORS[0]),
                 Line(name="wrong", y=counts[which, 0], color=COLORS[3]),
             ]
-            panels.append(Panel(kind="steps", title=f"{place}: {title}", x=edges, lines=lines, log_y=True))
+            name = f"{place}: {title}"
+            panels.append(Panel(kind="steps", title=name, x=edges, lines=lines, log_y=True, threshold=threshold))
     return {
         "errors": Chart(
             panels=panels,
             columns=3,
             height=2.3,
             caption=f"{result.instances} problems of {result.nodes} nodes. First layer's attention by group, and cosine of "
-            "what the last layer's heads add with what they should.",
+            "what the last layer's heads add with what they should. Dotted: the least that counts as right.",
         )
     }
 
@@ -190,7 +191,7 @@ def sharpness_charts(result: Sharpness) -> Charts:
             panels=panels,
             columns=min(MOST_COLUMNS, len(panels)),
             height=3.2,
-            caption="Entropy of attention by size, each head.",
+            caption="Entropy of attention by size, each head, at the iteration at which an equation is computed.",
         )
     }
 
@@ -237,12 +238,12 @@ def drift_charts(result: Drift) -> Charts:
             x=times,
             x_label="iteration",
             top=1.03,
-            lines=[Line(name="all", y=result.right), Line(name="known by then", y=result.known_right)],
+            lines=[Line(name="all", y=result.right), Line(name="known by then", y=result.known_right, dashed=True)],
         ),
         Panel(
             kind="lines",
             title="change of vectors",
-            x=times,
+            x=times[1:],
             x_label="iteration",
             lines=[Line(name="change", y=result.change, color=COLORS[2])],
         ),
