@@ -40,6 +40,7 @@ TABLES = {
     "reproduce": page_tables.reproduce_table,
     "statements": page_studies.statements_table,
     "analyses": page_studies.analyses_table,
+    "sources": page_studies.sources_table,
     "results": page_tables.results_table,
     "seeds": page_tables.seeds_table,
     "worst": page_tables.worst_table,

@@ -31,7 +31,7 @@ def sources() -> dict[str, Any]:
     for name in MODELS:
         kinds = ("evaluation", "certificate", "stress", "metrics")
         found[name] = {kind: _indexed(read_json(ROOT / "checkpoints" / name / f"{kind}.json")) for kind in kinds}
-    found["studies"] = {folder.name: read_json(folder / "verdicts.json") for folder in study_folders()}
+    found["studies"] = {folder.name: _study(folder) for folder in study_folders()}
     found["derived"] = _derived(found)
     found["experiments"] = {name: one for scale in PAGE_SCALES for name, one in load(EXPERIMENTS, scale).items()}
     return found
@@ -40,6 +40,15 @@ def sources() -> dict[str, Any]:
 def study_folders() -> list[Path]:
     """Return the folders of all models that were interpreted."""
     return sorted(path.parent for path in STUDIES.glob("*/verdicts.json"))
+
+
+def _study(folder: Path) -> dict[str, Any]:
+    """Return a model's verdicts, with the errors that were put down to parts of it and the names of its figures."""
+    errors = folder / "errors.json"
+    return read_json(folder / "verdicts.json") | {
+        "errors": read_json(errors)["result"] if errors.exists() else None,
+        "figures": sorted(path.stem for path in folder.glob("*.png")),
+    }
 
 
 def _indexed(document: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from latentloop.interpret.errors import SOURCES
+from latentloop.interpret.registry import ANALYSES
 from latentloop.report.results import table
 
 MARKS = {"supported": "**yes**", "not supported": "no", "does not apply": "-", "not computed": "not computed"}
@@ -37,14 +39,34 @@ def analyses_table(found: Mapping[str, Any]) -> str:
     return table(["seconds", *(f"`{name}`" for name in studies)], lines)
 
 
+def sources_table(found: Mapping[str, Any]) -> str:
+    """Wrong values by what did not do its work, a row a model."""
+    lines = []
+    for name, study in found["studies"].items():
+        errors = study["errors"]
+        if errors:
+            counts = [f"{count:,}" for count in errors["counts"].values()]
+            lines.append(
+                [f"`{name}`", f"{errors['instances']:,}", str(errors["nodes"]), f"{errors['checked']:,}", *counts]
+            )
+    return table(["model", "problems", "N", "values", *SOURCES], lines)
+
+
 def study_page(name: str, study: Mapping[str, Any]) -> str:
-    """Return one model's page: every verdict with what was measured and what the intervention gave."""
+    """Return one model's page: every verdict with what was measured and what the intervention gave, and all figures."""
     lines = [
         [claim["statement"], f"**{claim['verdict']}**", claim["evidence"] or "-", claim["check"]]
         for claim in study["claims"]
     ]
-    return (
-        f"# Inside {name}\n\n"
-        f"The circuit that was found: {study['circuit']}. [All models side by side](../../interpret.md#what-was-found).\n\n"
-        f"{table(['statement', 'verdict', 'measured', 'causal check, or why there is no verdict'], lines)}\n"
-    )
+    parts = [
+        f"# Inside {name}",
+        f"The circuit that was found: {study['circuit']}. [All models side by side](../../interpret.md#what-was-found).",
+        table(["statement", "verdict", "measured", "causal check, or why there is no verdict"], lines),
+    ]
+    sections = {"circuit": ("The circuit", "What moves the answer, and where?")}
+    sections |= {analysis: (row.title, row.question) for analysis, row in ANALYSES.items()}
+    for analysis, (title, question) in sections.items():
+        mine = [figure for figure in study["figures"] if figure == analysis or figure.startswith(f"{analysis}-")]
+        if mine:
+            parts += [f"## {title}", question, *(f"![{figure}]({figure}.png)" for figure in mine)]
+    return "\n\n".join(parts) + "\n"

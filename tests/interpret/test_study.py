@@ -286,10 +286,10 @@ def untrained(name, **model):
     return LatentLoop(Checkpoint(run=run, weights=weights_of(build_model(run)), metrics={}))
 
 
-def of_the_ladder(name, **model):
+def of_the_ladder(name, modulus=TASK.modulus, **model):
     """A model of the comparison, small, with few values, and untrained."""
     run = preset(f"ladder-{name}")
-    task = replace(run.task, modulus=TASK.modulus)
+    task = replace(run.task, modulus=modulus)
     run = replace(run, task=task, model=replace(run.model, width=16, heads=2, **model))
     return LatentLoop(Checkpoint(run=run, weights=weights_of(build_model(run)), metrics={}))
 
@@ -315,9 +315,11 @@ SHORT = DisentangledConfig(relative_width=16, window=16)
         (lambda: of_the_ladder("discrete"), set(ANALYSES), ""),
         (lambda: of_the_ladder("discrete", positions=SHORT, first_heads=None), set(ANALYSES), ""),
         (lambda: of_the_ladder("corrected"), DEEP, "the model has 4"),
+        (lambda: untrained("discrete", layers=1), DEEP, "the model has 1"),
+        (lambda: of_the_ladder("discrete", modulus=7), set(ANALYSES), ""),
     ],
     ids=["cot", "feedforward", "recurrent", "continuous", "stable", "ladder cot", "ladder feedforward", "ladder recurrent",
-         "ladder continuous", "ladder discrete", "ladder discrete deberta", "ladder corrected"],
+         "ladder continuous", "ladder discrete", "ladder discrete deberta", "ladder corrected", "one layer", "modulus 7"],
 )  # fmt: skip
 def test_what_does_not_apply_says_why(trained, applies, reason, tmp_path):
     study = interpret(trained(), tmp_path, TINY)

@@ -159,9 +159,9 @@ ENCODINGS: dict[str, PositionsConfig] = {
 }
 UNAIDED: dict[str, Any] = {"lookup_weight": 0.0, "partial_weight": 0.0}
 """The paper's own supervision: no auxiliary read-outs."""
-PLAIN: dict[str, Any] = UNAIDED | {
-    "positions": ENCODINGS["deberta"], "first_heads": None, "lookup_noise": 0.0, "mlp_depth": 1, "curriculum": (),
-}  # fmt: skip
+GLOBAL: dict[str, Any] = {"positions": ENCODINGS["deberta"], "first_heads": None, "lookup_noise": 0.0}
+"""Every layer sees everything, so that a model may use any circuit."""
+PLAIN: dict[str, Any] = UNAIDED | GLOBAL | {"mlp_depth": 1, "curriculum": ()}
 """Nothing built in: the paper's own architecture too, and its problems from the first step."""
 FEW_NAMES: dict[str, Any] = {
     "curriculum": ("4,2@8/1:0.25", "4,2@16/1:0.05", "4,2@32/1:0.05", "4,2/1:0.05", "8,3/1:0.05", "8,3/12:0.1", "16/12:0.1"),
@@ -361,6 +361,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             _ladder("stable"),
             _encoding("stable", "deberta"),
             _ladder("stable", "unaided", **UNAIDED),
+            _ladder("stable", "deberta-unaided", like="stable-deberta", **UNAIDED, **GLOBAL),
+            _ladder("stable", "deberta-unaided-few-names", **UNAIDED, **GLOBAL, **FEW_NAMES),
             _ladder("stable", "even", skew=0.0),
             _ladder("stable", "true-states", true_states=1.0),
             _ladder("stable", "uniform", curriculum=()),

@@ -20,6 +20,7 @@ from latentloop.report.ladder_parts import (
     described,
     entry,
     few_names,
+    is_plain,
     legend_above,
     line,
     of_methods,
@@ -264,7 +265,8 @@ def correction(groups: Groups) -> Figure:
 def built_in(groups: Groups) -> Figure:
     """Draw what each help is worth: averages in and out of distribution with helps taken away."""
     methods = some([method for method in ("discrete", "stable") if own(groups, method)])
-    figure, panels = page_figure(2.3, 1, len(methods), sharex=True)
+    rows = max(len(of_methods(groups, [method])) for method in methods)
+    figure, panels = page_figure(0.8 + 0.3 * rows, 1, len(methods), sharex=True)
     for axes, method in zip(panels, methods, strict=True):
         found = of_methods(groups, [method])
         _inside_and_outside(axes, found, [_helps_left(scores) for scores in found])
@@ -323,5 +325,7 @@ def _helps_left(scores: Scores) -> str:
     """Say what a configuration goes without."""
     if not scores.labels["overrides"]:
         return "with all helps"
+    if is_plain(scores):
+        return "plain: with none"
     away = taken_away(scores) or ["look-up head\nand window"]
-    return "plain: with none" if len(away) > 1 else f"no {away[0]}"
+    return "no " + ",\nno ".join(away) + (",\nfew names first" if few_names(scores) else "")

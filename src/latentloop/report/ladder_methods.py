@@ -18,6 +18,7 @@ from latentloop.report.ladder_parts import (
     by_size,
     column_figure,
     entry,
+    is_plain,
     legend_above,
     line,
     method_entries,
@@ -231,7 +232,7 @@ def _variant(scores: Scores) -> str | None:
         return "as in the comparison"
     if away == ["read-outs"]:
         return "without read-outs"
-    return "plain: with none of the helps" if len(away) > 1 else None
+    return "plain: with none of the helps" if is_plain(scores) else None
 
 
 def learning(groups: Groups) -> Figure:

@@ -21,7 +21,6 @@ TRAJECTORIES = {"value": "Val", "equation-value": "Eq-Val", "equation-operands-v
 HELPS = {
     "lookup_weight": "read-outs",
     "partial_weight": "read-outs",
-    "mlp_depth": "read-outs",
     "positions": "look-up head and window",
     "first_heads": "look-up head and window",
     "lookup_noise": "look-up head and window",
@@ -84,7 +83,7 @@ def described(scores: Scores) -> str:
         parts.append(f"{100 * labels['corruption']:g} % corrupted")
     without = taken_away(scores)
     if without and labels["scale"] == "laptop":
-        parts.append(f"no {without[0]}" if len(without) == 1 else "plain")
+        parts.append("plain" if is_plain(scores) else ", ".join(f"no {help}" for help in without))
     if few_names(scores):
         parts.append("few names first")
     if labels["budget"] != 1:
@@ -100,6 +99,11 @@ def taken_away(scores: Scores) -> list[str]:
     if list(found) == [HELPS["positions"]] or "first_heads" not in scores.labels["overrides"]:
         found.pop(HELPS["positions"], None)
     return list(found)
+
+
+def is_plain(scores: Scores) -> bool:
+    """Return whether a point goes without several helps, the architecture's extra MLP among them: it has none left."""
+    return len(taken_away(scores)) > 1 and "mlp_depth" in scores.labels["overrides"]
 
 
 def few_names(scores: Scores) -> bool:
