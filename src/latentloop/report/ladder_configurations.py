@@ -266,7 +266,7 @@ def built_in(groups: Groups) -> Figure:
     """Draw what each help is worth: averages in and out of distribution with helps taken away."""
     methods = some([method for method in ("discrete", "stable") if own(groups, method)])
     rows = max(len(of_methods(groups, [method])) for method in methods)
-    figure, panels = page_figure(0.8 + 0.3 * rows, 1, len(methods), sharex=True)
+    figure, panels = page_figure(0.8 + 0.36 * rows, 1, len(methods), sharex=True)
     for axes, method in zip(panels, methods, strict=True):
         found = of_methods(groups, [method])
         _inside_and_outside(axes, found, [_helps_left(scores) for scores in found])
