@@ -11,7 +11,7 @@ from latentloop.interpret.sinks import Sinks
 from latentloop.report.charts import COLORS, MOST_COLUMNS, Chart, Charts, Diagram, Edge, Line, Node, Panel
 
 BINS = 24
-SHOWN_KEYS = 16
+SHOWN_KEYS = 28
 """Last tokens that an attention map shows."""
 CLEAR = 0.5
 """Share of answers that move for an arrow to be drawn."""
@@ -174,6 +174,7 @@ def sinks_charts(result: Sinks) -> Charts:
             panels=panels,
             columns=3,
             height=2.5,
+            width=4.4,
             caption="Attention from the tokens of the probe to the last tokens of the sequence.",
         )
     }

@@ -46,7 +46,9 @@ def embeddings_charts(result: NewValues) -> Charts:
             continue
         size = len(similarity) // len(OPERANDS)
         labels = [
-            f"{place} {result.symbols[value]}" if value % 6 == 0 else "" for place in OPERANDS for value in range(size)
+            f"{place} {result.symbols[value]}" if value % 6 == 0 and value < 20 else ""
+            for place in OPERANDS
+            for value in range(size)
         ]
         panels.append(
             Panel(kind="heatmap", title=title, x=[""] * len(labels), y=labels, z=similarity, low=-1.0, high=1.0)
