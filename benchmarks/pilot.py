@@ -64,7 +64,7 @@ def ratio(point: Point) -> float:
     run = changed(preset(point.preset), **point.overrides)
     ours, base = stepper(run), stepper(REFERENCE)
     cost, start = 0.0, 0.0
-    for share, _, _ in run.distributions:
+    for share in (one.share for one in run.distributions):
         first = round(start * STEPS_TAKEN)
         ratios = [ours(first + ahead) / median([base(ahead) for _ in range(3)]) for ahead in range(WARM_UP + ROUNDS)]
         cost, start = cost + share * median(ratios[WARM_UP:]), start + share

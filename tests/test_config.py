@@ -68,6 +68,7 @@ def test_unknown_keys_name_the_nearest():
         (lambda: Recurrent(iterations=0), "iterations must be at least 1, got 0"),
         (lambda: Stable(true_states=1.1), "true_states must be at least 0 and at most 1, got 1.1"),
         (lambda: RunConfig(train=TrainConfig(curriculum=("8/4:0.5",))), "a stage of a curriculum is NODES"),
+        (lambda: RunConfig(train=TrainConfig(curriculum=("8x0:0.5",))), "at least one batch a step"),
         (lambda: RunConfig(train=TrainConfig(curriculum=("8@4:0.5",))), "with 8 nodes has 8 to 128 names, got 4"),
         (lambda: RunConfig(train=TrainConfig(curriculum=("8@999:0.5",))), "with 8 nodes has 8 to 128 names, got 999"),
         (lambda: RunConfig(train=TrainConfig(curriculum=("8,9:0.5",))), "the number of leaves must be 1 to 8"),

@@ -383,7 +383,7 @@ def test_smaller_graphs_and_other_fan_ins_come_first():
         batch = sample_batch(run, number, vocabulary, 0)
         assert batch.counted_as.max() <= fan_in + 1
         assert batch.layout.exists.sum(1).max() <= most
-    assert [run.distribution_at(step)[1].nodes for step in range(10)] == [6] * 3 + [10] * 7
+    assert [run.distribution_at(step).graph.nodes for step in range(10)] == [6] * 3 + [10] * 7
     batch = sample_batch(run, 3, vocabulary, 0)
     assert batch.counted_as.max() == 4
     assert batch.layout.exists.sum(1).max() > 6
@@ -398,3 +398,12 @@ def test_few_names_and_few_leaves_come_first():
         leaves = ((batch.layout.fan_in == 0) & batch.layout.exists).sum(1)
         assert (names.max() < 5) == (number < 5)
         assert (leaves.max() == 2) == (number < 5)
+
+
+def test_small_problems_may_come_in_larger_batches():
+    run = tiny("feedforward", steps=10, curriculum=("4,2@5/1x3:0.5",))
+    vocabulary, own = Vocabulary(task=run.task), run.train.batch
+    assert [len(sample_batch(run, step, vocabulary, 0)) for step in range(10)] == [3 * own] * 5 + [own] * 5
+    assert run.problems == 5 * 3 * own + 5 * own
+    first, second = (sample_batch(run, step, vocabulary, 0).start.value for step in (0, 1))
+    assert first.shape != second.shape or (first != second).any()

@@ -2,7 +2,7 @@
 
 from latentloop.config.model import ModelConfig
 from latentloop.config.positions import PositionsConfig
-from latentloop.config.run import RunConfig
+from latentloop.config.run import Distribution, RunConfig
 from latentloop.config.task import MAX_FAN_IN, MAX_NODES, TASKS, FamilyName, GraphConfig, OrderName, TaskConfig
 from latentloop.config.train import TrainConfig
 
@@ -10,6 +10,7 @@ __all__ = [
     "MAX_FAN_IN",
     "MAX_NODES",
     "TASKS",
+    "Distribution",
     "FamilyName",
     "GraphConfig",
     "ModelConfig",

@@ -13,6 +13,18 @@ from latentloop.schema import Config
 
 
 @dataclass(frozen=True, kw_only=True)
+class Distribution:
+    """Problems that a part of the steps is trained on."""
+
+    share: float
+    """Of the steps."""
+    task: TaskConfig
+    graph: GraphConfig
+    batch: int
+    """Problems per step."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunConfig(Config):
     """Method, task, graphs, model and training."""
 
@@ -55,9 +67,10 @@ class RunConfig(Config):
         return self.model.name if steps is None else self.model.name.replace("-L", f"-T{steps}L", 1)
 
     @property
-    def distributions(self) -> list[tuple[float, TaskConfig, GraphConfig]]:
-        """The share of the steps on each distribution of problems, in their order: the curriculum's, then the run's own."""
-        task, graph, found = self.task, self.graph, []
+    def distributions(self) -> list[Distribution]:
+        """What is trained on, in its order: the curriculum, then the run's own problems."""
+        task, graph, batch = self.task, self.graph, self.train.batch
+        found: list[Distribution] = []
         for stage in self.train.stages:
             nodes = min(stage.nodes, graph.nodes)
             simpler = replace(
@@ -70,17 +83,24 @@ class RunConfig(Config):
             names = task.names if stage.names is None else stage.names
             if not nodes <= names <= task.names:
                 raise UserError(f"a stage with {nodes} nodes has {nodes} to {task.names} names, got {names}")
-            found.append((stage.share, replace(task, names=names), simpler))
-        return [*found, (1.0 - sum(share for share, _, _ in found), task, graph)]
+            fewer = replace(task, names=names)
+            found.append(Distribution(share=stage.share, task=fewer, graph=simpler, batch=stage.times * batch))
+        left = 1.0 - sum(one.share for one in found)
+        return [*found, Distribution(share=left, task=task, graph=graph, batch=batch)]
 
-    def distribution_at(self, step: int) -> tuple[TaskConfig, GraphConfig]:
+    def distribution_at(self, step: int) -> Distribution:
         """Return the distribution of problems that a step trains on."""
-        end = 0.0
-        for share, task, graph in self.distributions:
-            end += share * self.train.steps
+        end, found = 0.0, self.distributions
+        for one in found:
+            end += one.share * self.train.steps
             if step < end - 1e-6:
-                return task, graph
-        return self.task, self.graph
+                return one
+        return found[-1]
+
+    @property
+    def problems(self) -> int:
+        """Problems seen in training, again where a set is fixed."""
+        return round(self.train.steps * sum(one.share * one.batch for one in self.distributions))
 
     @property
     def longest_sequence(self) -> int:

@@ -9,7 +9,7 @@ from latentloop.schema import Config, check_seed
 
 _STAGE = re.compile(
     r"(?P<nodes>\d{1,4})(?:,(?P<leaves>\d{1,4}))?(?:@(?P<names>\d{1,5}))?(?:/(?P<fan_ins>[123]{1,16}))?"
-    r":(?P<share>\d(?:\.\d{1,16})?|\.\d{1,16})",
+    r"(?:x(?P<times>\d{1,3}))?:(?P<share>\d(?:\.\d{1,16})?|\.\d{1,16})",
     re.ASCII,
 )  # nothing to backtrack into
 
@@ -28,6 +28,8 @@ class Stage:
     """Number of names that occur; None: the run's."""
     fan_ins: tuple[int, ...] | None
     """Numbers of parents to choose from; None: the run's."""
+    times: int
+    """Batches that a step has."""
 
     @classmethod
     def read(cls, text: str) -> "Stage":
@@ -35,15 +37,19 @@ class Stage:
         match = _STAGE.fullmatch(text)
         if match is None:
             raise UserError(
-                "a stage of a curriculum is NODES[,LEAVES][@NAMES][/FAN_INS]:SHARE such as 16/12:0.2 or 4,2@8/1:0.1, "
+                "a stage of a curriculum is NODES[,LEAVES][@NAMES][/FAN_INS][xTIMES]:SHARE such as 16/12:0.2 or 4,2@8/1x8:0.1, "
                 f"got {shown(text)}"
             )
+        times = int(match["times"] or 1)
+        if times < 1:
+            raise UserError(f"a stage of a curriculum has at least one batch a step, got {shown(text)}")
         return cls(
             share=float(match["share"]),
             nodes=int(match["nodes"]),
             leaves=int(match["leaves"]) if match["leaves"] else None,
             names=int(match["names"]) if match["names"] else None,
             fan_ins=tuple(map(int, match["fan_ins"])) if match["fan_ins"] else None,
+            times=times,
         )
 
 
@@ -86,9 +92,10 @@ class TrainConfig(Config):
     seed: int = 0
     """Seed of initial weights, problems, dropout and corruption."""
     curriculum: tuple[str, ...] = ()
-    """Simpler problems that come first, as NODES[,LEAVES][@NAMES][/FAN_INS]:SHARE: `16/12:0.2 16:0.4` is a fifth of the
-    steps on graphs of 16 nodes with 1 or 2 parents, then two fifths on graphs of 16 nodes, and the rest on the run's own;
-    `4,2@8/1:0.1` is a tenth on graphs of 4 nodes, 2 of them leaves, with copies only, named by the first 8 names."""
+    """Simpler problems that come first, as NODES[,LEAVES][@NAMES][/FAN_INS][xTIMES]:SHARE: `16/12:0.2 16:0.4` is a fifth of
+    the steps on graphs of 16 nodes with 1 or 2 parents, then two fifths on graphs of 16 nodes, and the rest on the run's own;
+    `4,2@8/1x8:0.1` is a tenth on graphs of 4 nodes, 2 of them leaves, with copies only, named by the first 8 names, in batches
+    eight times as large."""
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     """Floating-point precision, by Fabric's name."""
     compile: bool = False

@@ -96,7 +96,7 @@ def result(job: Job, trained: LatentLoop, curve: dict[str, list[int | float | No
         "training": {
             "minutes_of_one_core": job.point.budget * MINUTES if job.point.scale in TIMED else None,
             "steps": run.train.steps,
-            "problems": run.train.steps * run.train.batch,
+            "problems": run.problems,
             "tokens": run.train.steps * cost.tokens_per_step,
             "operations": run.train.steps * cost.flops_per_step,
             "seconds": metrics.get("seconds"),

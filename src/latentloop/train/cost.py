@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from latentloop.config import GraphConfig, RunConfig
+from latentloop.config import Distribution, RunConfig
 from latentloop.model.build import outline
 from latentloop.model.transformer import Transformer
 from latentloop.task.graph import sample
@@ -41,7 +41,7 @@ def estimate(run: RunConfig) -> Cost:
     layer needs keys and values of all tokens, and everything else only at right-hand sides.
     """
     model = outline(run)
-    parts = [(share, _step(run, graph, model)) for share, _, graph in run.distributions]
+    parts = [(one.share, _step(run, one, model)) for one in run.distributions]
     tokens, flops, passes = (sum(share * numbers[which] for share, numbers in parts) for which in range(3))
     saves = run.train.steps // min(run.train.validate_every, run.train.checkpoint_every)
     seconds = STARTUP + saves * PER_SAVE + run.train.steps * (PER_STEP + passes * PER_PASS + flops / TWO_CORES)
@@ -54,9 +54,9 @@ def estimate(run: RunConfig) -> Cost:
     )
 
 
-def _step(run: RunConfig, graph: GraphConfig, model: Transformer) -> tuple[float, float, float]:
-    """Return the tokens, the operations and the passes through the block of a step on such graphs."""
-    problems = sample(run.task, graph, run.train.batch, train_generator(run.train.seed, 0))
+def _step(run: RunConfig, given: Distribution, model: Transformer) -> tuple[float, float, float]:
+    """Return the tokens, the operations and the passes through the block of a step on such problems."""
+    problems = sample(run.task, given.graph, given.batch, train_generator(run.train.seed, 0))
     batch = make_batch(problems, run, Vocabulary(task=run.task), torch.Generator().manual_seed(0))
     if isinstance(batch, LatentBatch):
         lengths, read, iterations = batch.layout.mask.sum(1), batch.layout.exists.sum(1), batch.iterations

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import torch
 
-from latentloop.config import GraphConfig, RunConfig, TaskConfig
+from latentloop.config import Distribution, RunConfig
 from latentloop.task.graph import Problems, concatenate, sample
 from latentloop.task.splits import train_generator
 from latentloop.tokens.vocabulary import Vocabulary
@@ -27,14 +27,15 @@ def sample_batch(run: RunConfig, step: int, vocabulary: Vocabulary, rank: int) -
 def _fresh(run: RunConfig, step: int) -> Problems:
     """Return problems that no other step sees, simpler ones while the curriculum says so."""
     group, within = divmod(step, STEPS_AT_ONCE)
-    return _sampled(run, *run.distribution_at(step), group)[within * run.train.batch : (within + 1) * run.train.batch]
+    found = run.distribution_at(step)
+    return _sampled(run.train.seed, found, group)[within * found.batch : (within + 1) * found.batch]
 
 
 @lru_cache(maxsize=2)
-def _sampled(run: RunConfig, task: TaskConfig, graph: GraphConfig, group: int) -> Problems:
+def _sampled(seed: int, found: Distribution, group: int) -> Problems:
     """Sample the problems of several steps."""
-    rng = train_generator(run.train.seed, FRESH, group)
-    return sample(task, graph, STEPS_AT_ONCE * run.train.batch, rng)
+    rng = train_generator(seed, FRESH, group)
+    return sample(found.task, found.graph, STEPS_AT_ONCE * found.batch, rng)
 
 
 def _from_fixed_set(run: RunConfig, step: int) -> Problems:

@@ -54,8 +54,9 @@ def least_memory(run: RunConfig) -> int:
     parameters = sum(math.prod(shape) for shape in parameter_shapes(run).values())
     copies = 4 + (run.train.ema > 0)  # weights, gradients, two moments, moving average
     tokens = 4 * run.graph.nodes  # an equation has at least four
-    rows = max(run.train.batch * run.method.states, run.train.validation_problems)
-    kept = min(run.train.batch, run.train.micro_batch) * tokens * run.model.width * run.model.layers * ACTIVATIONS
+    batch = max(one.batch for one in run.distributions)
+    rows = max(batch * run.method.states, run.train.validation_problems)
+    kept = min(batch, run.train.micro_batch) * tokens * run.model.width * run.model.layers * ACTIVATIONS
     return BYTES * (copies * parameters + kept) + SYMBOLS_BYTES * rows * tokens
 
 
