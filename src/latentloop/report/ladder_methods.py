@@ -33,7 +33,7 @@ from latentloop.report.ladder_parts import (
 )
 from latentloop.report.palette import METHOD_LOOKS, Look, shades
 
-LONGER: dict[str, Any] = {"linestyle": (0, (4, 2)), "markerfacecolor": "white", "markeredgewidth": 0.9}
+LONGER: dict[str, Any] = {"linestyle": (0, (4, 2)), "markerfacecolor": "white", "markeredgewidth": 0.9, "zorder": 4}
 """How more than the usual budget is drawn."""
 RULES = {
     "fixpoint": Look(label="fixed point (ours)", color="#c8352b", marker="*"),
