@@ -47,6 +47,7 @@ def test_whether_few_frequencies_suffice_is_judged_for_each_operation_by_itself(
     [
         ("look-up", [8, 16], [[0.1], [0.2]], True),
         ("look-up", [8, 16], [[0.1], [0.9]], False),
+        ("look-up", [8, 16], [[0.1, 2.0], [0.2, 3.0]], True),  # another head may do as it likes
         ("look-up", [8], [[0.0]], "one size was measured, N = 8"),
         ("look-up", [8, 16], None, "the first layer is not computed at operands"),
         ("names", [8, 16], [[0.0], [0.0]], False),  # attention at right-hand sides counts
@@ -58,7 +59,9 @@ def test_sharpness_is_judged_where_the_circuit_needs_it(kind, sizes, operands, v
         sizes=sizes, at_rhs=[np.array([[1.0], [2.0]])], at_operands=[None if operands is None else np.array(operands)],
         solved=1.0, sharpened=[1.0],
     )  # fmt: skip
-    finding = STATEMENTS["length"].find({"sharpness": found, "heads": SimpleNamespace(first_layer=kind)})
+    first = SimpleNamespace(lookups=[0], names_at_rhs=dict.fromkeys(("VAR0", "VAR1", "VAR2"), [0]))
+    heads = SimpleNamespace(first_layer=kind, layers=[first])
+    finding = STATEMENTS["length"].find({"sharpness": found, "heads": heads})
     assert finding == verdict if isinstance(finding, str) else (finding.holds and finding.checked) == verdict
 
 

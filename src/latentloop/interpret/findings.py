@@ -245,10 +245,12 @@ def stays_sharp(results: Mapping[str, Any]) -> Finding | str:
     entropies = found.at_rhs[0] if kind == "names" else found.at_operands[0]
     if entropies is None:
         return f"the first layer is not computed at {place}"
-    curve = entropies.mean(1)
+    first = results["heads"].layers[0]
+    heads = sorted({head for name in OPERANDS for head in first.names_at_rhs[name]}) if kind == "names" else first.lookups
+    curve = entropies[:, heads].mean(1)
     return Finding(
         holds=bool(curve.max() <= 0.5 or curve.max() <= curve[0] + 0.1),
-        evidence=f"entropy of the first layer at {place}: {curve[0]:.2f} nats at N = {found.sizes[0]}, "
+        evidence=f"entropy of the first layer's heads {heads} at {place}: {curve[0]:.2f} nats at N = {found.sizes[0]}, "
         f"{curve[-1]:.2f} at N = {found.sizes[-1]}, at most {curve.max():.2f}",
         checked=bool(_unharmed(found.sharpened[0], found.solved) and found.solved > BROKEN),
         check=f"with scores a hundred times as large, {found.sharpened[0]:.0%} of problems are solved, "
