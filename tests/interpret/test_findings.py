@@ -59,7 +59,7 @@ def test_sharpness_is_judged_where_the_circuit_needs_it(kind, sizes, operands, v
         sizes=sizes, at_rhs=[np.array([[1.0], [2.0]])], at_operands=[None if operands is None else np.array(operands)],
         solved=1.0, sharpened=[1.0],
     )  # fmt: skip
-    first = SimpleNamespace(lookups=[0], names_at_rhs=dict.fromkeys(("VAR0", "VAR1", "VAR2"), [0]))
+    first = SimpleNamespace(lookups=[0], names_at_rhs={place: [0] for place in ("VAR0", "VAR1", "VAR2")})
     heads = SimpleNamespace(first_layer=kind, layers=[first])
     finding = STATEMENTS["length"].find({"sharpness": found, "heads": heads})
     assert finding == verdict if isinstance(finding, str) else (finding.holds and finding.checked) == verdict

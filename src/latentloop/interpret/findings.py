@@ -246,7 +246,9 @@ def stays_sharp(results: Mapping[str, Any]) -> Finding | str:
     if entropies is None:
         return f"the first layer is not computed at {place}"
     first = results["heads"].layers[0]
-    heads = sorted({head for name in OPERANDS for head in first.names_at_rhs[name]}) if kind == "names" else first.lookups
+    heads = (
+        sorted({head for name in OPERANDS for head in first.names_at_rhs[name]}) if kind == "names" else first.lookups
+    )
     curve = entropies[:, heads].mean(1)
     return Finding(
         holds=bool(curve.max() <= 0.5 or curve.max() <= curve[0] + 0.1),
