@@ -63,10 +63,10 @@ def heads_charts(result: Heads) -> Charts:
 def circuits_charts(result: Copies) -> Charts:
     """Norm amplification by group and factor: means, and histograms over embeddings."""
     layers = sorted({group.layer for group in result.groups})
+    names = list(dict.fromkeys(group.group for group in result.groups))
     bars, histograms = [], []
     for layer in layers:
         mine = [group for group in result.groups if group.layer == layer]
-        earlier = sum(group.layer < layer for group in result.groups)
         kinds = [kind for kind in ("normed", "looked up", "raw") if any(kind in group.amplification for group in mine)]
         for kind in kinds:
             lines = [
@@ -77,10 +77,8 @@ def circuits_charts(result: Copies) -> Charts:
                 )
                 for place, factor in enumerate(result.factors)
             ]
-            names = [group.group for group in mine]
-            bars.append(
-                Panel(kind="bars", title=f"layer {layer + 1}, {kind}", x=names, lines=lines, y_label="|W x| / |x|")
-            )
+            title, some = f"layer {layer + 1}, {kind}", [group.group for group in mine]
+            bars.append(Panel(kind="bars", title=title, x=some, lines=lines, y_label="|W x| / |x|"))
         for factor in result.factors:
             every = np.concatenate([group.amplification[group.input][factor] for group in mine])
             edges = np.linspace(0, max(float(every.max()), 1e-6) * 1.05, BINS + 1)
@@ -88,9 +86,9 @@ def circuits_charts(result: Copies) -> Charts:
                 Line(
                     name=group.group,
                     y=np.histogram(group.amplification[group.input][factor], edges)[0],
-                    color=COLORS[(earlier + place) % len(COLORS)],
+                    color=COLORS[names.index(group.group) % len(COLORS)],
                 )
-                for place, group in enumerate(mine)
+                for group in mine
             ]
             histograms.append(
                 Panel(kind="steps", title=f"layer {layer + 1}: {factor}", x=edges, lines=lines, x_label="amplification")
