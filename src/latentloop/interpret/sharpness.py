@@ -95,10 +95,7 @@ def _problem(subject: Subject, size: int, number: int) -> list[tuple[ndarray, nd
             found["rhs"].append(at_nodes(by_query, layout)[0, nodes].cpu())
             if computed_everywhere(by_query, layout):
                 found["operands"].append(by_query[0, operands[operands > 0]].cpu())
-    return [
-        (_mean(found["rhs"]), _mean(found["operands"]) if found["operands"] else None)  # of leaves there are none
-        for found in sums
-    ]
+    return [(_mean(found["rhs"]), _mean(found["operands"]) if found["operands"] else None) for found in sums]
 
 
 def _mean(parts: Sequence[Tensor]) -> Float[ndarray, "head"]:
