@@ -259,6 +259,7 @@ def test_a_patch_lets_no_query_see_later_keys(kind, encoding, monkeypatch):
     model, results = make(kind, encoding), []
     for block in (4, 128):
         monkeypatch.setattr(module, "BLOCK", block)
+        monkeypatch.setattr(module, "BAND", block)
         with patch(model, "scores", 0.0, layer=1), capture(model, ["pattern"], layers=[1]) as seen:
             results.append(run(model))
         pattern = seen[0, 1, "pattern"]

@@ -137,6 +137,7 @@ def test_attention_matches_the_double_loop(name, layer, more, monkeypatch):
     chosen = torch.tensor([[3, 7, 10, 0], [1, 2, 0, 0]])
     for block in (3, 4, 128):
         monkeypatch.setattr(module, "BLOCK", block)
+        monkeypatch.setattr(module, "BAND", block)
         fast = attention(x, positions, torch.arange(11))
         torch.testing.assert_close(fast, expected, **CLOSE)
         at_chosen = attention(x, positions, torch.arange(11), chosen=chosen)
@@ -156,6 +157,25 @@ def test_attention_matches_the_double_loop(name, layer, more, monkeypatch):
         for row in range(2):
             torch.testing.assert_close(some[row], patterns[row][:, chosen[row]], **CLOSE)
         attention.tap.taps.listeners.clear()
+
+
+@pytest.mark.parametrize(("length", "before"), [(2, 0), (7, 0), (16, 0), (41, 0), (3, 2), (20, 30)])
+@pytest.mark.parametrize("window", [1, 2, 8, 20])
+def test_a_window_in_blocks_is_that_of_single_queries(length, before, window):
+    """Blocks give the same values and gradients as one window a query, also after keys that were there before."""
+    _, attention = make("local", 1)
+    tensors = [
+        torch.randn(2, attention.heads, size, 4, dtype=torch.float64) for size in (length, *2 * (before + length,))
+    ]
+    tensors.append(torch.randn(attention.heads, window, dtype=torch.float64))
+    chosen = torch.arange(before, before + length).expand(2, -1)
+    found = []
+    for queries in (None, chosen):
+        inputs = [tensor.clone().requires_grad_() for tensor in tensors]
+        result = attention._windowed(*inputs, queries, None)
+        found.append([result, *torch.autograd.grad(result.square().sum(), inputs)])
+    for blocks, single in zip(*found, strict=True):
+        torch.testing.assert_close(blocks, single)
 
 
 @pytest.mark.parametrize("name", ["rope", "deberta", "local"])

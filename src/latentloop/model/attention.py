@@ -17,6 +17,8 @@ torch.set_flush_denormal(True)
 
 BLOCK = 128
 """Queries whose scores are held at once: they need only the keys up to the last of them."""
+BAND = 16
+"""Consecutive queries of a window layer that are computed together, with all the keys that one of them sees."""
 
 
 Mix = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -263,6 +265,8 @@ class Attention(nn.Module):
         visible: Bool[Tensor, "batch 1 pos key"] | None,
     ) -> Float[Tensor, "batch head query dim"]:
         """Return mixed values where each query sees the last few keys only: the cost is linear in the length."""
+        if chosen is None and visible is None and queries.shape[-2] > 1:
+            return self._banded(queries, keys, values, bias)
         batch, heads, length, dim = queries.shape
         columns, window = keys.shape[-2], bias.shape[-1]
         if chosen is None:
@@ -291,6 +295,61 @@ class Attention(nn.Module):
             pattern = F.dropout(pattern, self.dropout)
         return torch.einsum("bhqw,bqwhd->bhqd", pattern, near_values)
 
+    def _banded(
+        self,
+        queries: Float[Tensor, "batch head query dim"],
+        keys: Float[Tensor, "batch head key dim"],
+        values: Float[Tensor, "batch head key dim"],
+        bias: Float[Tensor, "head distance"],
+    ) -> Float[Tensor, "batch head query dim"]:
+        """Return the same for queries that follow each other: those of a block share their keys, and nothing is gathered."""
+        length, back = queries.shape[-2], bias.shape[-1] - 1
+        band = max(BAND, back)
+        blocks = -(-length // band)
+        missing = back - (keys.shape[-2] - length)  # keys that the first query would see before the first key
+        queries = F.pad(queries, (0, 0, 0, blocks * band - length)).unflatten(2, (blocks, band))
+        near_keys = _runs(keys, blocks, band, back, missing)  # [batch, head, block, key, dim]
+        near_values = _runs(values, blocks, band, back, missing)
+        # Key c of a block stands ``back`` places before query c.
+        places = torch.arange(band + back, device=keys.device)
+        apart = places[:band, None] + back - places  # [query, key]
+        outside = (apart < 0) | (apart > back)
+        apart = apart.clamp(0, back)
+        bias = bias[:, None, apart].masked_fill(outside, -torch.inf)  # [head, 1, query, key]
+        scores = queries @ near_keys.mT + bias  # [batch, head, block, query, key]
+        if missing > 0:
+            scores[:, :, 0, :, :missing] = -torch.inf
+        # Listeners see and replace [batch, head, query, distance]; what lies outside the window stays as it is.
+        inside = (places[:band, None] + back - places[: back + 1]).expand(*scores.shape[:-1], -1)
+        scores = self._heard("scores", scores, inside, length, -torch.inf, missing)
+        pattern = self._heard("pattern", scores.softmax(-1), inside, length, 0.0, missing)
+        if self.dropout and self.training:
+            pattern = F.dropout(pattern, self.dropout)
+        return (pattern @ near_values).flatten(2, 3)[:, :, :length]
+
+    def _heard(
+        self,
+        name: str,
+        x: Float[Tensor, "batch head block query key"],
+        inside: Int[Tensor, "batch head block query distance"],
+        length: int,
+        fill: float,
+        missing: int,
+    ) -> Float[Tensor, "batch head block query key"]:
+        """Show blocks of scores or patterns to listeners, by distance; what these put in place of them sees no missing key."""
+        if not self.tap.taps.listeners:
+            return x
+        shown = x.gather(-1, inside).flatten(2, 3)[:, :, :length]
+        replaced = self.tap.replaced(name, shown)
+        if replaced is not shown:
+            distances = torch.arange(shown.shape[-1], device=x.device)
+            absent = distances > torch.arange(length, device=x.device)[:, None] + distances[-1] - max(missing, 0)
+            replaced = replaced.masked_fill(absent, fill)
+            rows = F.pad(replaced, (0, 0, 0, inside.shape[2] * inside.shape[3] - length))
+            x = x.scatter(-1, inside, rows.unflatten(2, inside.shape[2:4]))
+        self.tap.record(name, replaced)
+        return x
+
     def _output(self, z: Float[Tensor, "batch head query dim"]) -> Float[Tensor, "batch query width"]:
         """Project what all heads found, and add it up."""
         if self.tap.wants("head_out"):
@@ -317,6 +376,15 @@ def _one_hot(
     """Return which key is each query's own [.., query, key], for queries ``start`` to ``end`` after ``before`` other keys."""
     own = torch.arange(before + start, before + end, device=device) if chosen is None else chosen[:, None]
     return own[..., None] == torch.arange(reach, device=device)
+
+
+def _runs(
+    x: Float[Tensor, "batch head key dim"], blocks: int, band: int, back: int, missing: int
+) -> Float[Tensor, "batch head block run dim"]:
+    """Return the keys or values that each block of queries sees: ``back`` before its first query, then one for each query."""
+    x = F.pad(x[:, :, max(-missing, 0) :], (0, 0, max(missing, 0), 0))
+    x = F.pad(x, (0, 0, 0, (blocks + 1) * band - x.shape[2])).unflatten(2, (blocks + 1, band))
+    return torch.cat([x[:, :, :-1], x[:, :, 1:, :back]], dim=3)
 
 
 def _rows(chosen: Int[Tensor, "batch query"], columns: int) -> Int[Tensor, "batch 1 query column"]:
