@@ -10,6 +10,7 @@ from latentloop.config.positions import PositionsConfig
 from latentloop.errors import UserError
 from latentloop.methods import Discrete
 from latentloop.model import attention as module
+from latentloop.model import relative
 from latentloop.model.attention import Attention
 from latentloop.model.capture import Seen
 from latentloop.model.positions import POSITIONS
@@ -176,6 +177,39 @@ def test_a_window_in_blocks_is_that_of_single_queries(length, before, window):
         found.append([result, *torch.autograd.grad(result.square().sum(), inputs)])
     for blocks, single in zip(*found, strict=True):
         torch.testing.assert_close(blocks, single)
+
+
+@pytest.mark.parametrize("at_once", [1, 200, 2**18])
+@pytest.mark.parametrize(("length", "window"), [(1, 5), (4, 5), (11, 5), (11, 20)])
+def test_the_kernel_of_deberta_is_the_plain_way(length, window, at_once, monkeypatch):
+    """Values and all gradients, for parts of one row, of some and of the whole batch; nobody who looks changes a bit."""
+    monkeypatch.setattr(relative, "SCORES_AT_ONCE", at_once)
+    positions, attention = make("deberta", 1, window=window)
+    weights = [*attention.parameters(), *positions.parameters()]
+    x = torch.randn(5, length, 16, dtype=torch.float64, requires_grad=True)
+    found = []
+    for training in (False, True):
+        attention.train(training)
+        result = attention(x, positions, torch.arange(length))
+        gradients = torch.autograd.grad(result.square().sum(), [x, *weights], allow_unused=True, materialize_grads=True)
+        found.append([result, *gradients])
+    assert "_Attend" in names_of_operations(found[1][0])
+    assert "_Attend" not in names_of_operations(found[0][0])
+    for plain, kernel in zip(*found, strict=True):
+        torch.testing.assert_close(kernel, plain)
+    listen(attention)
+    assert torch.equal(attention(x, positions, torch.arange(length)), found[1][0])
+
+
+def names_of_operations(result):
+    """Return the names of all operations that a tensor comes from, in one string."""
+    found, waiting = set(), [result.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in found:
+            found.add(node)
+            waiting += [before for before, _ in node.next_functions]
+    return " ".join(node.name() for node in found)
 
 
 @pytest.mark.parametrize("name", ["rope", "deberta", "local"])

@@ -139,13 +139,26 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "batch head query dim"]:
         """Return mixed values where each query sees all keys up to its own: by the fused kernel if that can do it."""
         self_sink = positions.self_sink and self.layer == 0
-        fused = positions.fusable and chosen is None and not (self_sink and visible is not None)
+        own = self._by_encoding(queries, keys, values, positions, scale) if chosen is None and visible is None else None
+        plain = positions.fusable and chosen is None and not (self_sink and visible is not None)
+        fused = plain or own is not None
         z = None
         if not fused or self.tap.wants("scores") or self.tap.wants("pattern"):
             z = self._explicit(
                 queries, keys, values, positions, scale, chosen, visible, self_sink=self_sink, fused=fused
             )
-        return self._fused(queries, keys, values, visible, self_sink=self_sink) if z is None else z
+        if z is None:
+            z = self._fused(queries, keys, values, visible, self_sink=self_sink) if own is None else own
+        return z
+
+    def _by_encoding(
+        self, queries: Tensor, keys: Tensor, values: Tensor, positions: Positions, scale: float
+    ) -> Float[Tensor, "batch head query dim"] | None:
+        """Return mixed values by the encoding's own kernel, if it has one: in training, with neither dropout nor noise."""
+        learning = self.training and torch.is_grad_enabled() and not torch.compiler.is_compiling()
+        if not learning or self.dropout or self.noise is not None:
+            return None
+        return positions.attend(queries, keys, values, self.layer, scale=scale)
 
     def _fused(
         self,

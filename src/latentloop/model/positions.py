@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from latentloop.config import ModelConfig
 from latentloop.config.positions import AbsoluteConfig, DisentangledConfig, LocalConfig, RotaryConfig
 from latentloop.errors import UserError
+from latentloop.model import relative
 
 
 class Positions(nn.Module, ABC):
@@ -60,6 +61,18 @@ class Positions(nn.Module, ABC):
         ``scale``; terms without a query in them must be multiplied here.
         """
         return queries @ keys.mT
+
+    def attend(
+        self,
+        queries: Float[Tensor, "batch head pos dim"],
+        keys: Float[Tensor, "batch head pos dim"],
+        values: Float[Tensor, "batch head pos dim"],
+        layer: int,
+        *,
+        scale: float,
+    ) -> Float[Tensor, "batch head pos dim"] | None:
+        """Return mixed values by a kernel of the encoding's own, for a step of training; None where it has none."""
+        return None
 
 
 class NoPositions(Positions):
@@ -135,10 +148,7 @@ class DisentangledPositions(Positions):
         chosen: Int[Tensor, "batch query"] | None = None,
     ) -> Float[Tensor, "batch head query key"]:
         """Add q_i r^K_{i-j} and k_j r^Q_{i-j} to q_i k_j."""
-        heads = queries.shape[1]
-        table = self.dropout(self.norm(self.table.weight))  # [distance, relative_width]
-        with_query = self.keys[layer](table).unflatten(-1, (heads, -1)).transpose(0, 1)  # r^K [head, distance, dim]
-        with_key = (self.queries[layer](table) * scale).unflatten(-1, (heads, -1)).transpose(0, 1)  # r^Q
+        with_query, with_key = self._tables(queries.shape[1], layer, scale)
         if chosen is None:
             from_query, from_key = self._consecutive(queries, keys, with_query, with_key)
         else:
@@ -147,6 +157,30 @@ class DisentangledPositions(Positions):
         # Add the products of queries and keys in the same pass over memory.
         flat = torch.baddbmm(relative.flatten(0, 1), queries.flatten(0, 1), keys.flatten(0, 1).mT)
         return flat.unflatten(0, relative.shape[:2])
+
+    def attend(
+        self,
+        queries: Float[Tensor, "batch head pos dim"],
+        keys: Float[Tensor, "batch head pos dim"],
+        values: Float[Tensor, "batch head pos dim"],
+        layer: int,
+        *,
+        scale: float,
+    ) -> Float[Tensor, "batch head pos dim"] | None:
+        """Return mixed values, computed a few rows of the batch at a time; on a CPU, where that is faster."""
+        alike = queries.shape == keys.shape and queries.dtype in (torch.float32, torch.float64)
+        if queries.device.type != "cpu" or not alike or queries.shape[-2] > relative.LONGEST:
+            return None
+        return relative.attend(queries, keys, values, *self._tables(queries.shape[1], layer, scale))
+
+    def _tables(
+        self, heads: int, layer: int, scale: float
+    ) -> tuple[Float[Tensor, "head distance dim"], Float[Tensor, "head distance dim"]]:
+        """Return r^K and r^Q of a layer; the latter, which meets no query, is scaled."""
+        table = self.dropout(self.norm(self.table.weight))  # [distance, relative_width]
+        with_query = self.keys[layer](table).unflatten(-1, (heads, -1)).transpose(0, 1)
+        with_key = (self.queries[layer](table) * scale).unflatten(-1, (heads, -1)).transpose(0, 1)
+        return with_query, with_key
 
     def _chosen(
         self, queries: Tensor, keys: Tensor, with_query: Tensor, with_key: Tensor, chosen: Tensor
