@@ -15,6 +15,10 @@ from latentloop.tokens.trajectory import Format, encode_trajectories
 
 SPARE = 16
 """Tokens a model may write beyond the length of the true trajectory."""
+KEYS_AT_ONCE = 2**23
+"""Entries of one layer's keys that a cache may hold: decides how many problems are written side by side."""
+NODE_TOKENS = 24
+"""About as many tokens as a node takes, in a problem and in its trajectory."""
 
 
 def write_in_parts(
@@ -22,7 +26,7 @@ def write_in_parts(
 ) -> Iterator[tuple[Int[ndarray, "part"], Int[ndarray, "part pos"], Int[ndarray, "part pos"]]]:
     """Write on problems of similar length at a time, as many as there is room for; yield their rows with each result."""
     order = np.argsort(problems.lengths, kind="stable")
-    room = max(1, min(64, 2**21 // (problems.width * 24 * model.config.width)))
+    room = max(1, min(64, KEYS_AT_ONCE // (problems.width * NODE_TOKENS * model.config.width)))
     for start in range(0, len(order), room):
         rows = order[start : start + room]
         part = problems[rows]
