@@ -89,6 +89,7 @@ def test_a_figure_of_some_results_says_how_many_are_missing(name, laptop):
     left = len(missing(name, half))
     said = [text.get_text() for text in figure.texts]
     assert (f"{left} of the" in " ".join(said)) == bool(left)
+    _check_letters(figure)
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -118,9 +119,10 @@ def test_captions_say_what_is_seen_and_at_which_sizes():
 
 def test_methods_are_drawn_as_stored():
     results = documents(discrete={8: 1.0, 32: 0.5, 64: 0.25}, stable=1.0, discrete_unaided=0.0)
-    (axes,) = draw("methods", results).axes
-    lines = {line.get_color(): line for line in axes.lines}
-    assert len(lines) == 2
+    panels = draw("methods", results).axes
+    assert [axes.get_title().splitlines()[0] for axes in panels] == ["discrete", "stable (ours)"]
+    lines = {line.get_color(): line for line in panels[0].lines}
+    assert len(lines) == 2  # its own, and the others in gray
     discrete = lines[METHOD_LOOKS["discrete"].color]
     shown = dict(zip(discrete.get_xdata(), discrete.get_ydata(), strict=True))
     assert (shown[8], shown[32], shown[64]) == (100, 50, 25)
@@ -129,7 +131,8 @@ def test_methods_are_drawn_as_stored():
 def test_of_a_methods_configurations_the_one_with_the_least_validation_loss_is_drawn():
     results = documents(discrete={"solved": 1.0, "loss": 1.0}, **{another("discrete"): {"solved": 0.3, "loss": 0.9}})
     (axes,) = draw("methods", results).axes
-    assert set(axes.lines[0].get_ydata()) == {30.0}
+    (own,) = [line for line in axes.lines if line.get_color() == METHOD_LOOKS["discrete"].color]
+    assert set(own.get_ydata()) == {30.0}
 
 
 def test_intervals_of_structure_are_of_structure():

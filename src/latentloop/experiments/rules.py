@@ -21,9 +21,9 @@ def _high(scores: Scores, *sizes: int) -> float:
     return scores.interval(sizes)[1]
 
 
-def percent(share: float) -> str:
+def percent(share: float, digits: int = 1) -> str:
     """Write a share as a page shows it."""
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.{digits}f} %"
 
 
 def said(scores: Scores, sizes: Sequence[int]) -> str:
@@ -66,12 +66,12 @@ def _recurrent_over_feedforward(evidence: Evidence) -> Decision:
     difference = fmean(right - left for left, right in pairs)
     ahead = sum(right > left for left, right in pairs)
     behind = sum(right < left for left, right in pairs)
-    shown = ", ".join(f"{percent(right)} against {percent(left)}" for left, right in pairs)
+    shown = ", ".join(f"{percent(right, 2)} against {percent(left, 2)}" for left, right in pairs)
     return Decision(
         met=ahead >= 2 and 0 < difference < 0.2,
         opposite=behind >= 2,
         because=f"average over all sizes of {recurrent.name} against {feedforward.name}, seed by seed: {shown}; "
-        f"mean difference {100 * difference:+.1f} points",
+        f"mean difference {100 * difference:+.2f} points",
     )
 
 
@@ -281,11 +281,11 @@ def _iterations_scale(evidence: Evidence) -> Decision:
     grows = len(steps) == len(needed) and all(one < two for one, two in pairwise(steps))
     lost = max(scores.solved(nodes, "solved_depth") - scores.solved(nodes, "solved_4x") for nodes in scores.sizes)
     first, last = needed[16], needed[64]
-    shown = ", ".join(f"{'never' if count is None else count} at N = {nodes}" for nodes, count in needed.items())
+    shown = ", ".join(f"{'never' if count is None else f'after {count}'} at N = {n}" for n, count in needed.items())
     return Decision(
         met=grows and lost < 0.02 - ROUNDING,
         opposite=first is not None and last is not None and last <= first,
-        because=f"half of the problems are solved after {shown} iterations ({scores.name}); "
+        because=f"iterations until half of the problems are solved by {scores.name}: {shown}; "
         f"four times as many iterations lose at most {100 * max(lost, 0):.1f} points",
     )
 

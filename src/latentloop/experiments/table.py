@@ -377,7 +377,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         figures=("methods", "iterations"),
     ),
     "curricula": Experiment(
-        question="Where look-ups do not start by themselves, do few names help?",
+        question="Does a curriculum that starts with few names help a model to learn the look-up?",
         points=(
             *(
                 point

@@ -81,13 +81,14 @@ END_TO_END = FAMILIES["end-to-end"]
 FIGURES: dict[str, LadderFigure] = {
     "methods": LadderFigure(
         title="Accuracy by method and size",
-        caption=f"Problems fully solved, by method and number of nodes, at equal training time. {LINES} {BEST}",
+        caption="Problems fully solved by number of nodes, a panel for each method, at equal training time; hollow markers "
+        f"have four times that. {LINES} {BEST}",
         repeats="4", experiments=("ladder",), also=CONFIGURATIONS, draw=comparisons.methods,
     ),
     "iterations": LadderFigure(
         title="Solved after each iteration",
         caption="Problems fully solved after each iteration, a line for each size: larger problems take more iterations. "
-        f"Medians of the seeds. The paper shows the corrected method. {BEST}",
+        f"Medians of the seeds. The paper shows the corrected method; 4x has four times the budget. {BEST}",
         repeats="5", experiments=("ladder",), also=CONFIGURATIONS, methods=LATENT, draw=comparisons.iterations,
     ),
     "bars-end-to-end": LadderFigure(
@@ -185,7 +186,8 @@ FIGURES: dict[str, LadderFigure] = {
     "halting": LadderFigure(
         title="Halting rules compared",
         caption="Above: problems fully solved under each halting rule. Below: how the fixed-point rule fails, in % of all "
-        "problems. With hidden vectors a fixed point is approximate. Medians of the seeds.",
+        "problems. With hidden vectors a fixed point is approximate. Medians of the seeds; all rules are measured at "
+        "all sizes, and markers alternate so that lines that coincide can be told apart.",
         repeats=None, experiments=("halting",), draw=comparisons.halting,
     ),
     "built-in": LadderFigure(
@@ -209,7 +211,8 @@ FIGURES: dict[str, LadderFigure] = {
     "learning": LadderFigure(
         title="Learning curves",
         caption="Accuracy in training against problems seen, a line for each seed: of equations with three operands, and for "
-        "chain of thought of all numbers written. For stable the states are random. Each run has its share of one core's time.",
+        "chain of thought of all numbers written. Curves begin after the first fifth of "
+        "the steps, which has no such equations. For stable the states are random.",
         repeats=None, experiments=("ladder", "built-in"), draw=comparisons.learning,
     ),
 }  # fmt: skip

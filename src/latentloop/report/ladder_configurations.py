@@ -1,4 +1,4 @@
-"""Figures that compare configurations of a method: encodings, layers and iterations, formats, corruption, helps."""
+"""Figures that compare configurations of a method: encodings, layers and iterations, formats, corruption, training aids."""
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from latentloop.experiments.scores import Scores, comparable, least_loss
+from latentloop.experiments.table import EXPERIMENTS, Scale
 from latentloop.report.ladder_parts import (
     SOLVED,
     Groups,
@@ -119,30 +120,40 @@ def best_per_encoding(groups: Groups) -> Figure:
     """Draw the average score of the best configuration of each encoding, methods side by side."""
     methods = some([method for method in ("feedforward", "recurrent", "cot", "discrete") if own(groups, method)])
     found = {method: _best_by_encoding(groups, method) for method in methods}
-    looks = _encodings_in(scores for by_encoding in found.values() for scores in by_encoding.values())
+    planned = _planned(next(iter(groups.values())).labels["scale"])
+    looks = {
+        name: look for name, look in ENCODING_LOOKS.items() if any((method, name) in planned for method in methods)
+    }
     figure, (axes,) = page_figure(2.3)
     width = 0.8 / len(looks)
     for place, (encoding, look) in enumerate(looks.items()):
-        for number, by_encoding in enumerate(found.values()):
+        for number, (method, by_encoding) in enumerate(found.items()):
             x = number + (place - (len(looks) - 1) / 2) * width
             if encoding not in by_encoding:
-                axes.text(x, 2, "?", ha="center", color=look.color)
+                axes.text(x, 2, "?" if (method, encoding) in planned else "\N{EN DASH}", ha="center", color=look.color)
                 continue
             scores = by_encoding[encoding]
             share = scores.average(scores.sizes)
             low, high = spread(scores, scores.sizes)
             axes.bar(x, 100 * share, width=0.9 * width, color=look.color)
             axes.plot([x, x], [100 * low, 100 * high], color="#444444", linewidth=0.8)
-            axes.text(x, 100 * max(high, share) + 1.5, f"{100 * share:.0f}", ha="center", fontsize=7.0)
+            axes.text(x, 100 * max(high, share) + 1.5, f"{100 * share:.1f}", ha="center", fontsize=7.0)
     names = {"discrete": "latent (discrete)"}
     axes.set_xticks(range(len(methods)), [names.get(method, METHOD_LOOKS[method].label) for method in methods])
     axes.tick_params(axis="x", length=0, labelsize=8.0)
     axes.grid(axis="x", visible=False)
+    axes.set_xlim(-0.5, len(methods) - 0.5)
     axes.set_ylim(0, 112)
     axes.set_yticks(range(0, 101, 25))
     axes.set_ylabel("average solved, %")
     legend_above(figure, [Patch(facecolor=look.color, label=look.label) for look in looks.values()], len(looks))
     return figure
+
+
+def _planned(scale: Scale) -> set[tuple[str, str]]:
+    """Return which method is run with which encoding, at a scale."""
+    points = [point for name in ("encodings", "paper") for point in EXPERIMENTS[name].points if point.scale == scale]
+    return {(point.run.method.name, point.run.model.positions.name) for point in points}
 
 
 def encodings_of(method: str) -> Callable[[Groups], Figure]:
@@ -263,15 +274,15 @@ def correction(groups: Groups) -> Figure:
 
 
 def built_in(groups: Groups) -> Figure:
-    """Draw what each help is worth: averages in and out of distribution with helps taken away."""
+    """Draw what each training aid is worth: averages in and out of distribution without it."""
     methods = some([method for method in ("discrete", "stable") if own(groups, method)])
     rows = max(len(of_methods(groups, [method])) for method in methods)
     figure, panels = page_figure(0.8 + 0.36 * rows, 1, len(methods), sharex=True)
     for axes, method in zip(panels, methods, strict=True):
         found = of_methods(groups, [method])
-        _inside_and_outside(axes, found, [_helps_left(scores) for scores in found])
+        _inside_and_outside(axes, found, [_aids_left(scores) for scores in found])
         axes.set_title(METHOD_LOOKS[method].label)
-    figure.supxlabel(f"{SOLVED}, average", fontsize=8.0)
+        axes.set_xlabel(f"{SOLVED}, average")
     legend_above(figure, _inside_and_outside_entries(), 2)
     return figure
 
@@ -290,7 +301,7 @@ def curricula(groups: Groups) -> Figure:
 
 
 def _first_names(scores: Scores) -> str:
-    """Name a configuration by its method, its helps and its curriculum."""
+    """Name a configuration by its method, its training aids and its curriculum."""
     method = METHOD_LOOKS[scores.method].label
     away = taken_away(scores)
     words = ["few names first"] if few_names(scores) else []
@@ -321,10 +332,10 @@ def _inside_and_outside_entries() -> list[Line2D]:
     return [inside, entry(dot, label="out of distribution", linestyle="none")]
 
 
-def _helps_left(scores: Scores) -> str:
+def _aids_left(scores: Scores) -> str:
     """Say what a configuration goes without."""
     if not scores.labels["overrides"]:
-        return "with all helps"
+        return "with all training aids"
     if is_plain(scores):
         return "plain: with none"
     away = taken_away(scores) or ["look-up head\nand window"]

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from latentloop.experiments.scores import Scores
+from latentloop.methods import METHODS
 from latentloop.report.ladder_parts import (
     SOLVED,
     Groups,
@@ -35,6 +36,7 @@ from latentloop.report.palette import METHOD_LOOKS, Look, shades
 
 LONGER: dict[str, Any] = {"linestyle": (0, (4, 2)), "markerfacecolor": "white", "markeredgewidth": 0.9, "zorder": 4}
 """How more than the usual budget is drawn."""
+OTHERS = Look(label="other methods", color="#d0d0d0", marker="")
 RULES = {
     "fixpoint": Look(label="fixed point (ours)", color="#c8352b", marker="*"),
     "depth": Look(label="depth", color="#2a52be", marker="o"),
@@ -62,39 +64,59 @@ def with_longer(groups: Groups, methods: Iterable[str]) -> list[Scores]:
 
 
 def methods(groups: Groups) -> Figure:
-    """Draw the share solved by method and size."""
+    """Draw the share solved by size, a panel for each method: its own line, and those of the others in gray."""
     chosen = some(best_of_each(groups))
-    figure, (axes,) = page_figure(max(3.0, 0.6 + 0.29 * len([*chosen, *with_longer(groups, chosen)])))
-    handles: list[Any] = []
-    for method, scores in chosen.items():
+    longer = with_longer(groups, chosen)
+    columns = min(4, len(chosen))
+    rows = -(-len(chosen) // columns)
+    figure, panels = page_figure(1.65 * rows + 0.45, rows, columns, sharex=True, sharey=True)
+    for axes, (method, scores) in zip(panels, chosen.items(), strict=False):
         look = METHOD_LOOKS[method]
+        for other in chosen.values():
+            by_size(axes, other, OTHERS, band=False, marker="", linewidth=0.7, zorder=1.5)
         by_size(axes, scores, look)
-        handles.append(entry(look, label=f"{look.label}\n{scores.labels['model']}"))
-        for longer in with_longer(groups, [method]):
-            by_size(axes, longer, look, **LONGER)
-            handles.append(entry(look, label=f"{look.label},\n{longer.labels['budget']:g}x the budget", **LONGER))
-    size_axes(axes, [*chosen.values(), *with_longer(groups, chosen)])
-    axes.set_ylabel(SOLVED)
-    figure.legend(handles=[*handles, trained_patch()], loc="outside right upper", labelspacing=0.55)
+        for more in (one for one in longer if one.method == method):
+            by_size(axes, more, look, **LONGER)
+        axes.set_title(f"{look.label}\n{scores.labels['model']}")
+        size_axes(axes, [*chosen.values(), *longer], label=False)
+    for place, axes in enumerate(panels):
+        axes.set_axis_on() if place < len(chosen) else axes.set_axis_off()
+        if place + columns >= len(chosen):
+            axes.set_xlabel("nodes in the graph, N")
+            axes.tick_params(axis="x", labelbottom=True)
+    for axes in panels[::columns]:
+        axes.set_ylabel("solved, %")
+    gray = Look(label="the method", color="#444444", marker="o")
+    times = sorted({more.labels["budget"] for more in longer})
+    handles = [
+        entry(gray),
+        *(entry(gray, **LONGER, label=f"{budget:g}x the budget") for budget in times),
+        entry(OTHERS, marker="", linewidth=0.7),
+        trained_patch(),
+    ]
+    legend_above(figure, handles, len(handles))
     return figure
 
 
 def iterations(groups: Groups) -> Figure:
     """Draw the share solved after each iteration, a line for each size, a panel for each adaptive method."""
-    chosen = some(
-        {m: s for m, s in best_of_each(groups).items() if m in ("continuous", "discrete", "corrected", "stable")}
-    )
-    figure, panels = page_figure(2.2, 1, len(chosen), sharey=True, sharex=True)
+    chosen: dict[str, Scores] = {}
+    for method, scores in best_of_each(groups).items():
+        if METHODS[method].adaptive:
+            chosen[METHOD_LOOKS[method].label] = scores
+            more = {f"{METHOD_LOOKS[method].label}, {s.labels['budget']:g}x": s for s in with_longer(groups, [method])}
+            chosen |= more
+    figure, panels = page_figure(2.2, 1, len(some(chosen)), sharey=True, sharex=True)
     sizes = sorted({nodes for scores in chosen.values() for nodes in scores.sizes})
     colors = shades(sizes)
     last = 1
-    for axes, (method, scores) in zip(panels, chosen.items(), strict=True):
+    for axes, (title, scores) in zip(panels, chosen.items(), strict=True):
         for nodes in scores.sizes:
             curves = [result["curves"][str(nodes)]["solved_by_iteration"] for result in scores.results]
             middle = [median(curve[min(t, len(curve) - 1)] for curve in curves) for t in range(max(map(len, curves)))]
             axes.plot(range(len(middle)), [100 * share for share in middle], color=colors[nodes], linewidth=1.0)
             last = max(last, next(t for t, share in enumerate(middle) if share >= 0.99 * max(middle)))
-        axes.set_title(METHOD_LOOKS[method].label)
+        axes.set_title(title)
         axes.set_xlabel("iterations")
         percent_axis(axes)
     panels[0].set_xlim(0, 1.3 * last)
@@ -141,7 +163,7 @@ def compute(groups: Groups) -> Figure:
         percent_axis(axes)
     panels[len(panels) // 2].set_xlabel("million operations per problem (log scale)")
     panels[0].set_ylabel(SOLVED)
-    gray = Look(label="four times the training", color="#666666", marker="o")
+    gray = Look(label="4x the budget", color="#666666", marker="o")
     handles = [*method_entries(chosen), *([entry(gray, **LONGER)] if longer else [])]
     for handle in handles:
         handle.set_linestyle("none")
@@ -191,14 +213,13 @@ def halting(groups: Groups) -> Figure:
             )
         for failure, (_, style) in FAILURES.items():
             shares = [100 * scores.solved(nodes, failure) for nodes in scores.sizes]
-            bottom.plot(scores.sizes, shares, color=METHOD_LOOKS[method].color, linestyle=style)
+            bottom.plot(scores.sizes, shares, color="#444444", linestyle=style)
         exact = "\n(approximate)" if scores.results[0]["approximate_fixpoint"] else ""
         top.set_title(METHOD_LOOKS[method].label + exact)
         size_axes(top, [scores], label=False)
-        size_axes(bottom, [scores], label=False)
+        size_axes(bottom, [scores])
     upper[0].set_ylabel(SOLVED)
     lower[0].set_ylabel("fixed-point rule fails, %")
-    figure.supxlabel("nodes in the graph, N", fontsize=8.0)
     rules = [entry(look, linewidth=1.0) for look in RULES.values()]
     failures = [Line2D([], [], color="#444444", linestyle=style, label=name) for name, style in FAILURES.values()]
     legend_above(figure, [*rules, *failures], len(rules))
@@ -217,9 +238,9 @@ def _curve(axes: Axes, scores: Scores, kind: str, **settings: Any) -> None:
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "as in the comparison": {"linestyle": "-", "linewidth": 0.8},
-    "longer": {"linestyle": (0, (4, 2)), "linewidth": 1.1},
+    "4x the budget, or more": {"linestyle": (0, (4, 2)), "linewidth": 1.1},
     "without read-outs": {"linestyle": (0, (1, 1)), "linewidth": 1.2},
-    "plain: with none of the helps": {"linestyle": (0, (5, 1, 1, 1)), "linewidth": 1.2},
+    "plain: without any training aid": {"linestyle": (0, (5, 1, 1, 1)), "linewidth": 1.2},
 }
 
 
@@ -227,12 +248,12 @@ def _variant(scores: Scores) -> str | None:
     """Return which line of its method's panel a point is, if any."""
     away = taken_away(scores)
     if scores.labels["budget"] > 1:
-        return "longer"
+        return "4x the budget, or more"
     if scores.name == scores.method or scores.name.startswith("paper-"):
         return "as in the comparison"
     if away == ["read-outs"]:
         return "without read-outs"
-    return "plain: with none of the helps" if is_plain(scores) else None
+    return "plain: without any training aid" if is_plain(scores) else None
 
 
 def learning(groups: Groups) -> Figure:
@@ -254,8 +275,10 @@ def learning(groups: Groups) -> Figure:
         percent_axis(axes)
     for axes in panels[len(present) :]:
         axes.set_axis_off()
-    figure.supxlabel("problems seen, thousands", fontsize=8.0)
-    figure.supylabel("values right in training, %", fontsize=8.0)
+    for axes in panels[max(0, len(present) - columns) : len(present)]:
+        axes.set_xlabel("problems seen, thousands")
+    for axes in panels[::columns]:
+        axes.set_ylabel("values right, %")
     handles = [Line2D([], [], color="#444444", label=name, **VARIANTS[name]) for name in VARIANTS if name in shown]
     legend_above(figure, handles, len(handles))
     return figure

@@ -18,7 +18,7 @@ Groups = Mapping[str, Scores]
 SOLVED = "problems fully solved, %"
 TRAJECTORIES = {"value": "Val", "equation-value": "Eq-Val", "equation-operands-value": "Eq-Op-Val"}
 """Formats of a chain of thought, as the paper's figures abbreviate them."""
-HELPS = {
+AIDS = {
     "lookup_weight": "read-outs",
     "partial_weight": "read-outs",
     "positions": "look-up head and window",
@@ -83,7 +83,7 @@ def described(scores: Scores) -> str:
         parts.append(f"{100 * labels['corruption']:g} % corrupted")
     without = taken_away(scores)
     if without and labels["scale"] == "laptop":
-        parts.append("plain" if is_plain(scores) else ", ".join(f"no {help}" for help in without))
+        parts.append("plain" if is_plain(scores) else ", ".join(f"no {aid}" for aid in without))
     if few_names(scores):
         parts.append("few names first")
     if labels["budget"] != 1:
@@ -92,17 +92,17 @@ def described(scores: Scores) -> str:
 
 
 def taken_away(scores: Scores) -> list[str]:
-    """Return the helps that a point goes without; another encoding alone is told by the model's name."""
-    found = dict.fromkeys(HELPS[name] for name in scores.labels["overrides"] if name in HELPS)
+    """Return the training aids that a point goes without; another encoding alone is told by the model's name."""
+    found = dict.fromkeys(AIDS[name] for name in scores.labels["overrides"] if name in AIDS)
     if scores.labels["curriculum"]:  # another one is no curriculum less
-        found.pop(HELPS["curriculum"], None)
-    if list(found) == [HELPS["positions"]] or "first_heads" not in scores.labels["overrides"]:
-        found.pop(HELPS["positions"], None)
+        found.pop(AIDS["curriculum"], None)
+    if list(found) == [AIDS["positions"]] or "first_heads" not in scores.labels["overrides"]:
+        found.pop(AIDS["positions"], None)
     return list(found)
 
 
 def is_plain(scores: Scores) -> bool:
-    """Return whether a point goes without several helps, the architecture's extra MLP among them: it has none left."""
+    """Return whether a point goes without several training aids, the architecture's extra MLP among them: it has none left."""
     return len(taken_away(scores)) > 1 and "mlp_depth" in scores.labels["overrides"]
 
 

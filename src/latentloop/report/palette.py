@@ -52,12 +52,12 @@ class Look:
 
 
 METHOD_LOOKS: dict[str, Look] = {
-    "feedforward": Look(label="feedforward", color="#b8b8b8", marker="v"),
+    "feedforward": Look(label="feedforward", color="#ababab", marker="v"),
     "recurrent": Look(label="recurrent", color="#222222", marker="^"),
     "cot": Look(label="chain of thought", color="#e69f00", marker="s"),
     "continuous": Look(label="continuous", color="#56b4e9", marker="D"),
     "discrete": Look(label="discrete", color="#2a52be", marker="o"),
-    "corrected": Look(label="corrected ↻", color="#00876c", marker="P"),
+    "corrected": Look(label="corrected", color="#00876c", marker="P"),
     "stable": Look(label="stable (ours)", color="#c8352b", marker="*"),
 }
 """By method, in the order of the ladder."""

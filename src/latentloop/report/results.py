@@ -99,6 +99,7 @@ def runs(results: Mapping[str, Result], drawn: Drawn) -> str:
             number(result["training"]["steps"]),
             number(result["training"]["problems"]),
             number(result["training"]["tokens"], 1e6, 1),
+            number(result["training"]["operations"], 1e12, 1),
             number(result["training"]["seconds"]),
             number(result.get("average_in"), 0.01, 1),
             number(result.get("average_out"), 0.01, 1),
@@ -108,7 +109,8 @@ def runs(results: Mapping[str, Result], drawn: Drawn) -> str:
     ]
     if not lines:
         return "No run is stored yet."
-    heads = ["run", "seed", "method", "model", "steps", "problems", "million tokens", "seconds", "in, %", "out, %"]
+    heads = ["run", "seed", "method", "model", "steps", "problems", "million tokens", "10^12 operations", "seconds"]
+    heads += ["in, %", "out, %"]
     return table(heads, lines)
 
 
