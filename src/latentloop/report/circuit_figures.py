@@ -1,5 +1,7 @@
 """Figures of the circuit, each from its results alone: heads, what they copy, what patching moves, attention maps."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from latentloop.interpret.ablation import Ablations
@@ -13,8 +15,8 @@ from latentloop.report.charts import COLORS, MOST_COLUMNS, Chart, Charts, Diagra
 BINS = 24
 SHOWN_KEYS = 28
 """Last tokens that an attention map shows."""
-CLEAR = 0.5
-"""Share of answers that move for an arrow to be drawn."""
+FAINT = 0.1
+"""Share of answers that move for an arrow to be drawn; the more of them, the thicker it is."""
 
 
 def heads_charts(result: Heads) -> Charts:
@@ -143,6 +145,7 @@ def ablation_charts(result: Ablations) -> Charts:
                 title=f"layer {layer + 1}",
                 x=[part.part for part in mine],
                 lines=lines,
+                y_label="share",
                 top=1.2,
                 numbers=True,
             )
@@ -179,59 +182,62 @@ def sinks_charts(result: Sinks) -> Charts:
 
 
 def circuit_diagram(heads: Heads, flow: Flow) -> Diagram:
-    """Draw the circuit that patching found: an arrow wherever the answer moves with what a layer's attention brings.
+    """Draw the circuit that patching found: an arrow wherever answers move with what a layer's attention brings.
 
-    Columns are tokens, rows the stream before the first layer, after it, and after the last layer's attention.
+    Columns are tokens; rows are the stream before the first layer, and after the attention of each layer that moves answers.
     """
     last = len(heads.layers) - 1
     columns = [*(f"definition of {place}" for place in OPERANDS), *OPERANDS, RHS]
     across = dict(zip(columns, np.linspace(0.08, 0.92, len(columns)).tolist(), strict=True))
-    rows = (0.9, 0.62, 0.34)
+    layers = [layer for layer in range(last + 1) if layer in (0, last) or flow.attention["value"][layer].max() >= FAINT]
+    heights = np.linspace(0.9, 0.34, len(layers) + 1).tolist()
     nodes = [
         Node(label=name.replace(" of ", "\nof "), x=x, y=y, color="#fbe9d7" if name == RHS else "#e8eef5")
-        for y in rows[:2]
+        for y in heights[:-1]
         for name, x in across.items()
     ]
     nodes += [
-        Node(label=RHS, x=across[RHS], y=rows[2], color="#fbe9d7"),
+        Node(label=RHS, x=across[RHS], y=heights[-1], color="#fbe9d7"),
         Node(label="result", x=across[RHS], y=0.08, color="#e3f1e7"),
     ]
-    place_of = {name: number for number, name in enumerate(columns)}
-    final = 2 * len(columns)
-    edges = []
+    final = len(layers) * len(columns)
+
+    def node(row: int, name: str) -> int:
+        return row * len(columns) + columns.index(name) if row < len(layers) else final
+
+    edges: list[Edge] = []
+    where = 0.3 if len(layers) < 3 else 0.45  # labels stay clear of boxes
+
+    def arrow(start: int, end: int, what: str, share: float, color: str) -> None:
+        edges.append(
+            Edge(start=start, end=end, label=f"{what} {share:.0%}", color=color, at=where, width=0.6 + 1.4 * share)
+        )
+
     for which, place in enumerate(OPERANDS):
-        color, definition = COLORS[which], place_of[f"definition of {place}"]
-        brought = flow.attention["value"][0, which, flow.positions.index(place)] if last else 0.0
-        named = flow.attention["name"][0, which, -1] if last else 0.0
-        gathered = flow.attention["value"][last, which, -1]
-        if brought >= CLEAR:
-            edges.append(
-                Edge(
-                    start=definition,
-                    end=len(columns) + place_of[place],
-                    label=f"value {brought:.0%}",
-                    color=color,
-                    at=0.3,
-                )
-            )
-        if named >= CLEAR:
-            edges.append(
-                Edge(
-                    start=place_of[place],
-                    end=len(columns) + place_of[RHS],
-                    label=f"name {named:.0%}",
-                    color=color,
-                    at=0.3,
-                )
-            )
-        if gathered >= CLEAR:
-            start = place_of[place] if brought >= CLEAR else definition
-            edges.append(
-                Edge(start=len(columns) + start, end=final, label=f"value {gathered:.0%}", color=color, at=0.3)
-            )
+        at, color = f"definition of {place}", COLORS[which]  # where the operand's value is found
+        for row, layer in enumerate(layers):
+            values, names = flow.attention["value"][layer, which], flow.attention["name"][layer, which]
+            if values[-1] >= FAINT:
+                arrow(node(row, at), node(row + 1, RHS), "value", values[-1], color)
+            if layer == 0 < last and names[-1] >= FAINT:
+                arrow(node(row, place), node(row + 1, RHS), "name", names[-1], color)
+            brought = values[flow.positions.index(place)]
+            if layer < last and brought >= FAINT:
+                arrow(node(row, at), node(row + 1, place), "value", brought, color)
+                at = place
+    gathered = [row for row in range(1, len(layers)) if any(edge.end == node(row, RHS) for edge in edges)]
+    edges += [
+        Edge(start=node(row, RHS), end=node(row + 1, RHS), label="stream", color="#777777", width=1.0)
+        for row in range(min(gathered, default=len(layers)), len(layers))
+    ]
     if any(edge.end == final for edge in edges):
         edges.append(Edge(start=final, end=final + 1, label="MLPs", color="#3a8f5c"))
-    notes = [(0.02, (rows[0] + rows[1]) / 2, "layer 1"), (0.02, (rows[1] + rows[2]) / 2, f"layer {last + 1}")]
+    # Of the rows after the first, only what an arrow touches is drawn.
+    used = {*range(len(columns)), final, final + 1, *(end for edge in edges for end in (edge.start, edge.end))}
+    order = {old: new for new, old in enumerate(sorted(used))}
+    nodes = [nodes[old] for old in order]
+    edges = [replace(edge, start=order[edge.start], end=order[edge.end]) for edge in edges]
+    notes = [(0.02, (heights[row] + heights[row + 1]) / 2, f"layer {layer + 1}") for row, layer in enumerate(layers)]
     spacing = min(0.07, 0.22 / len(heads.layers))
     for number, layer in enumerate(heads.layers):
         groups = layer.groups(last=number == last)
@@ -242,5 +248,5 @@ def circuit_diagram(heads: Heads, flow: Flow) -> Diagram:
         edges=edges,
         notes=notes,
         caption="The circuit, drawn from measurements: an arrow ends where patched attention moves the answer, with the share "
-        "of answers that do; where it starts is inferred.",
+        "of answers that do; where it starts is inferred. The stream carries on what a layer has brought.",
     )

@@ -109,6 +109,7 @@ def fourier_charts(result: Spectra) -> Charts:
                 kind="bars",
                 title=f"{pattern.name}: without a group",
                 x=result.groups,
+                y_label="share",
                 top=1.03,
                 lines=[
                     Line(name="problems solved", y=without.solved_without),
@@ -202,7 +203,7 @@ def recompute_charts(result: Recomputation) -> Charts:
     """What becomes of wrong values."""
     names = ["restored", "kept", "follow a wrong operand", "stay in spite of it", "undisturbed"]
     shares = [result.restored, result.kept, result.follow, result.stay, result.undisturbed]
-    panel = Panel(kind="bars", x=names, lines=[Line(name="", y=shares)], top=1.03)
+    panel = Panel(kind="bars", x=names, lines=[Line(name="", y=shares)], y_label="share of values", top=1.03)
     return {
         "recompute": Chart(
             panels=[panel],
@@ -218,7 +219,7 @@ def iterations_charts(result: BetweenIterations) -> Charts:
     """What becomes of a patched value."""
     names = ["takes the value", "children follow", "children unmoved", "restored", "kept"]
     shares = [result.taken, result.follow, result.unmoved, result.restored, result.kept]
-    panel = Panel(kind="bars", x=names, lines=[Line(name="", y=shares)], top=1.03)
+    panel = Panel(kind="bars", x=names, lines=[Line(name="", y=shares)], y_label="share of values", top=1.03)
     return {
         "iterations": Chart(
             panels=[panel],
