@@ -225,7 +225,8 @@ def circuit_diagram(heads: Heads, flow: Flow) -> Diagram:
             if layer < last and brought >= FAINT:
                 arrow(node(row, at), node(row + 1, place), "value", brought, color)
                 at = place
-    gathered = [row for row in range(1, len(layers)) if any(edge.end == node(row, RHS) for edge in edges)]
+    arrived = {edge.end for edge in edges if edge.label.startswith("value")}
+    gathered = [row for row in range(1, len(layers)) if node(row, RHS) in arrived]
     edges += [
         Edge(start=node(row, RHS), end=node(row + 1, RHS), label="stream", color="#777777", width=1.0)
         for row in range(min(gathered, default=len(layers)), len(layers))
