@@ -44,7 +44,7 @@ def results_figure(models: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
         about = documents[0]["model"]
         trained_to = about["config"]["graph"]["nodes"]
         axes.axvspan(left, trained_to, color="#dfe8f3", zorder=0, linewidth=0)
-        axes.text(left * 1.1, 5, f"trained on\nN ≤ {trained_to}", fontsize=12, color="#35587f")
+        axes.text(left * 1.1, 5, f"trained:\nN ≤ {trained_to}", fontsize=12, color="#35587f")
         names = about["config"]["task"]["names"]
         if names < max(sizes):
             axes.text(right / 1.1, 50, f"{names} names:\nno larger\ngraphs", fontsize=12, color="#777777", ha="right")
