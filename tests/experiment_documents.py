@@ -5,7 +5,8 @@ from functools import cache
 
 from latentloop.evaluate.metrics import wilson
 from latentloop.experiments import table
-from latentloop.experiments.measure import ALLOWED, labels
+from latentloop.experiments.measure import ALLOWED
+from latentloop.experiments.scores import labels
 from latentloop.experiments.store import FORMAT, Result
 from latentloop.experiments.table import ENCODINGS, EXPERIMENTS, POINTS, Job
 from latentloop.methods import METHODS

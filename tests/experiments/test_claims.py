@@ -49,6 +49,14 @@ def test_everything_measured_decides_every_claim():
     verdicts = decide_all(everything())
     assert all(verdict.outcome != "not measured yet" for verdict in verdicts)
     assert all(not verdict.missing and verdict.because for verdict in verdicts)
+    assert not any(verdict.waiting for verdict in verdicts)
+
+
+def test_a_verdict_says_which_configurations_may_change_it():
+    found = decide("discrete-over-continuous", documents(continuous=0.0, discrete=1.0))
+    assert found.outcome == "reproduced"
+    assert {"discrete-rope-seed0", "discrete-L4-seed0"} <= set(found.waiting)
+    assert not {"discrete-unaided-seed0", "discrete-seed1", "continuous-4x-seed0"} & set(found.waiting)
 
 
 def test_an_unknown_claim():

@@ -53,6 +53,8 @@ class Verdict:
     """Runs that it was decided by."""
     so_far: str = ""
     """Where it cannot be decided for want of seeds: what those that are there show."""
+    waiting: tuple[str, ...] = ()
+    """Where a best configuration was chosen: runs of others that are not there, and may change the verdict."""
 
 
 def text() -> str:
@@ -88,7 +90,13 @@ def decide(name: str, results: Mapping[str, Result]) -> Verdict:
             so_far = rule(Evidence(results, experiment, any_seeds=True)).because
         return Verdict(claim=asked, outcome="not measured yet", because=because, missing=error.runs, so_far=so_far)
     outcome: Outcome = "reproduced" if found.met else "not reproduced" if found.opposite else "differs"
-    return Verdict(claim=asked, outcome=outcome, because=found.because, runs=tuple(sorted(evidence.used)))
+    return Verdict(
+        claim=asked,
+        outcome=outcome,
+        because=found.because,
+        runs=tuple(sorted(evidence.used)),
+        waiting=tuple(sorted(evidence.waiting)),
+    )
 
 
 def decide_all(results: Mapping[str, Result]) -> list[Verdict]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from latentloop.experiments.scores import CONFIGURATIONS, Scores, comparable, grouped, least_loss
+from latentloop.experiments.scores import CONFIGURATIONS, Scores, comparable_labels, grouped, labels, least_loss
 from latentloop.experiments.store import Result
 from latentloop.experiments.table import EXPERIMENTS, POINTS, Experiment
 
@@ -37,6 +37,8 @@ class Evidence:
         self.listed = {point.name: point for point in experiment.points}
         self.used: set[str] = set()
         """Names of the runs that were handed out."""
+        self.waiting: set[str] = set()
+        """Runs that are not there, of configurations among which the best one was chosen."""
 
     def points(self, *names: str) -> list[Scores]:
         """Return points of the claim's own experiment, with the seeds that it lists."""
@@ -70,11 +72,15 @@ class Evidence:
 
     def _best(self, method: str, seeds: int, layers: int | None) -> Scores:
         known = grouped(self.results)
-        listed = {point.name for name in CONFIGURATIONS for point in EXPERIMENTS[name].points}
-        candidates = [known[name] for name in known if name in listed and comparable(known[name], known[method])]
-        if layers is not None:
-            candidates = [scores for scores in candidates if scores.labels["layers"] == layers]
-        best = least_loss(candidates)
+        listed = dict.fromkeys(point.name for name in CONFIGURATIONS for point in EXPERIMENTS[name].points)
+        about = {name: known[name].labels if name in known else labels(POINTS[name].jobs[0]) for name in listed}
+        candidates = [
+            name
+            for name, found in about.items()
+            if comparable_labels(found, known[method].labels) and layers in (None, found["layers"])
+        ]
+        self.waiting.update(POINTS[name].jobs[0].name for name in candidates if name not in known)
+        best = least_loss(known[name] for name in candidates if name in known)
         wanted = {job.seed for job in POINTS[best.name].jobs} | set(range(seeds))
         missing = self._missing([f"{best.name}-seed{seed}" for seed in sorted(wanted)])
         if missing:

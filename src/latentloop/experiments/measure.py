@@ -12,10 +12,10 @@ from latentloop.evaluate.generalization import evaluate_sizes
 from latentloop.evaluate.operations import operations_per_problem
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.rollout import roll_out
+from latentloop.experiments.scores import labels
 from latentloop.experiments.store import FORMAT, Result
 from latentloop.experiments.table import MINUTES, TIMED, Evaluation, Job
 from latentloop.files import parse_json
-from latentloop.methods import ChainOfThought
 from latentloop.provenance import provenance
 from latentloop.task.oracle import solve
 from latentloop.task.splits import published_problems
@@ -118,29 +118,6 @@ def result(job: Job, trained: LatentLoop, curve: dict[str, list[int | float | No
         "settings": evaluation["settings"],
         "provenance": provenance(),
     }  # fmt: skip
-
-
-def labels(job: Job) -> dict[str, Any]:
-    """Return what figures group runs by."""
-    run = job.run
-    method = run.method
-    return {
-        "method": method.name,
-        "encoding": run.model.positions.name,
-        "model": run.name,
-        "layers": run.model.layers,
-        "iterations": method.iterations,
-        "width": run.model.width,
-        "auxiliary": sorted(method.auxiliary),
-        "trajectory": method.trajectory if isinstance(method, ChainOfThought) else None,
-        "variable_size": run.graph.min_nodes is not None,
-        "corruption": getattr(method, "corruption", None),
-        "curriculum": list(run.train.curriculum),
-        "trained_to": run.graph.nodes,
-        "budget": job.point.budget,
-        "scale": job.point.scale,
-        "overrides": sorted(job.point.overrides),
-    }
 
 
 def allowed(trained: LatentLoop, wanted: Evaluation) -> dict[str, dict[str, float]]:

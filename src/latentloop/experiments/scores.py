@@ -10,6 +10,7 @@ from typing import Any
 from latentloop.evaluate.metrics import wilson
 from latentloop.experiments.store import Result, stored_results
 from latentloop.experiments.table import POINTS, THREE, Job, Scale
+from latentloop.methods import ChainOfThought
 
 CONFIGURATIONS = ("ladder", "encodings", "depth", "curricula")
 """Experiments whose points are the configurations of a method, of which the one with the lowest validation loss counts."""
@@ -85,6 +86,29 @@ class Scores:
         return [fmean(row[kind] for row in result["rows"] if row["nodes"] in sizes) for result in self.results]
 
 
+def labels(job: Job) -> dict[str, Any]:
+    """Return what figures group runs by."""
+    run = job.run
+    method = run.method
+    return {
+        "method": method.name,
+        "encoding": run.model.positions.name,
+        "model": run.name,
+        "layers": run.model.layers,
+        "iterations": method.iterations,
+        "width": run.model.width,
+        "auxiliary": sorted(method.auxiliary),
+        "trajectory": method.trajectory if isinstance(method, ChainOfThought) else None,
+        "variable_size": run.graph.min_nodes is not None,
+        "corruption": getattr(method, "corruption", None),
+        "curriculum": list(run.train.curriculum),
+        "trained_to": run.graph.nodes,
+        "budget": job.point.budget,
+        "scale": job.point.scale,
+        "overrides": sorted(job.point.overrides),
+    }
+
+
 def grouped(results: Mapping[str, Result]) -> dict[str, Scores]:
     """Return results by point, in the table's order, seeds in theirs."""
     found: dict[str, list[Result]] = {}
@@ -95,10 +119,14 @@ def grouped(results: Mapping[str, Result]) -> dict[str, Scores]:
 
 def comparable(one: Scores, other: Scores) -> bool:
     """Return whether the validation losses of two points are of the same targets on the same problems."""
+    return comparable_labels(one.labels, other.labels)
+
+
+def comparable_labels(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return the same of two points whose labels are known, measured or not."""
     names = ("method", "scale", "budget", "trajectory", "variable_size", "auxiliary")
-    return all(one.labels[name] == other.labels[name] for name in names) and not any(
-        OTHER_VALIDATION & set(scores.labels["overrides"]) for scores in (one, other)
-    )
+    alike = all(one[name] == other[name] for name in names)
+    return alike and not any(OTHER_VALIDATION & set(labels["overrides"]) for labels in (one, other))
 
 
 def least_loss(candidates: Iterable[Scores]) -> Scores:

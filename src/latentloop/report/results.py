@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from latentloop.experiments.claims import decide_all
+from latentloop.experiments.claims import decide_all, listed
 from latentloop.experiments.scores import grouped
 from latentloop.experiments.store import Result
 from latentloop.experiments.table import EXPERIMENTS, Scale
@@ -46,7 +46,11 @@ Drawn = Callable[[str], str | None]
 def verdicts(results: Mapping[str, Result], drawn: Drawn) -> str:
     """Write all claims with their verdicts."""
     lines = [
-        [f"[{verdict.claim.sentence}](#{verdict.claim.name})", f"**{verdict.outcome}**", verdict.claim.where]
+        [
+            f"[{verdict.claim.sentence}](#{verdict.claim.name})",
+            f"**{verdict.outcome}**{', so far' if verdict.waiting else ''}",
+            verdict.claim.where,
+        ]
         for verdict in decide_all(results)
     ]
     return table(["claim", "verdict", "where"], lines)
@@ -59,6 +63,8 @@ def claims(results: Mapping[str, Result], drawn: Drawn) -> str:
         claim = verdict.claim
         shown = ", ".join(f"[{name}](#figure-{name})" for name in CLAIM_FIGURES[claim.name] if drawn(name))
         so_far = f"- So far, with the seeds there are: {verdict.so_far}.\n" if verdict.so_far else ""
+        if verdict.waiting:
+            so_far = f"- This may change: {listed(verdict.waiting)} may turn out to be a method's best configuration.\n"
         parts.append(
             f"### {claim.name}\n\n"
             f"{claim.sentence} ({claim.where})\n\n"
