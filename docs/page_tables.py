@@ -259,6 +259,7 @@ def reproduce_table(found: Mapping[str, Any]) -> str:
         "engine": "Engine: what it costs",
         "solving": "Recipe: seconds for one problem",
         "decoding": "Results: an answer's time and memory",
+        "formats": "Log: formats of a chain of thought",
         "generator": "Log: generating problems",
     }
     for stored, where in bench.items():

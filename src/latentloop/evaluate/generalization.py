@@ -44,7 +44,7 @@ def evaluate_size(
     problems = published_problems(trained.run.task, nodes, instances, family=family, order=order, skip=skip)
     solution = solve(problems)
     if rule == "end":
-        return _count_trajectories(trained, problems, solution, advance)
+        return count_trajectories(trained, problems, solution, advance)
     depths = solution.depths.max(1).astype(np.int64)
     fixed = iterations or trained.run.method.iterations
     if rule == "fixed":
@@ -82,7 +82,9 @@ def effective_rule(
     return rule
 
 
-def _count_trajectories(trained: LatentLoop, problems: Problems, solution: Solution, advance: Advance) -> Counts:
+def count_trajectories(
+    trained: LatentLoop, problems: Problems, solution: Solution, advance: Advance = ignore
+) -> Counts:
     """Let a chain-of-thought model write, and read what it wrote."""
     assert isinstance(trained.run.method, ChainOfThought)
     counts = Counts()
