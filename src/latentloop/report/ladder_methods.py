@@ -79,11 +79,11 @@ def methods(groups: Groups) -> Figure:
             by_size(axes, more, look, **LONGER)
         axes.set_title(f"{look.label}\n{scores.labels['model']}")
         size_axes(axes, [*chosen.values(), *longer], label=False)
-    for place, axes in enumerate(panels):
-        axes.set_axis_on() if place < len(chosen) else axes.set_axis_off()
-        if place + columns >= len(chosen):
-            axes.set_xlabel("nodes in the graph, N")
-            axes.tick_params(axis="x", labelbottom=True)
+    for axes in panels[len(chosen) :]:
+        axes.set_axis_off()
+    for axes in panels[max(0, len(chosen) - columns) : len(chosen)]:  # the lowest of each column
+        axes.set_xlabel("nodes in the graph, N")
+        axes.tick_params(axis="x", labelbottom=True)
     for axes in panels[::columns]:
         axes.set_ylabel("solved, %")
     gray = Look(label="the method", color="#444444", marker="o")
