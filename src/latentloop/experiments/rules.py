@@ -67,11 +67,14 @@ def _recurrent_over_feedforward(evidence: Evidence) -> Decision:
     ahead = sum(right > left for left, right in pairs)
     behind = sum(right < left for left, right in pairs)
     shown = ", ".join(f"{percent(right, 2)} against {percent(left, 2)}" for left, right in pairs)
+    sizes = recurrent.sizes
+    apart = _above(recurrent, feedforward, sizes) or _above(feedforward, recurrent, sizes)
+    overlap = "" if apart else "; the intervals of the two overlap, so the numbers alone do not tell them apart"
     return Decision(
         met=ahead >= 2 and 0 < difference < 0.2,
         opposite=behind >= 2,
         because=f"average over all sizes of {recurrent.name} against {feedforward.name}, seed by seed: {shown}; "
-        f"mean difference {100 * difference:+.2f} points",
+        f"mean difference {100 * difference:+.2f} points{overlap}",
     )
 
 
