@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from latentloop.experiments.scores import CONFIGURATIONS, Scores, comparable_labels, grouped, labels, least_loss
 from latentloop.experiments.store import Result
@@ -23,6 +25,12 @@ class MissingError(Exception):
     def __init__(self, runs: list[str], why: str = "") -> None:
         super().__init__(why)
         self.runs, self.why = tuple(runs), why
+
+
+@cache
+def _labels(name: str) -> dict[str, Any]:
+    """Return the labels of a point that need not be measured."""
+    return labels(POINTS[name].jobs[0])
 
 
 class Evidence:
@@ -73,7 +81,7 @@ class Evidence:
     def _best(self, method: str, seeds: int, layers: int | None) -> Scores:
         known = grouped(self.results)
         listed = dict.fromkeys(point.name for name in CONFIGURATIONS for point in EXPERIMENTS[name].points)
-        about = {name: known[name].labels if name in known else labels(POINTS[name].jobs[0]) for name in listed}
+        about = {name: known[name].labels if name in known else _labels(name) for name in listed}
         candidates = [
             name
             for name, found in about.items()
