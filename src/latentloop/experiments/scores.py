@@ -126,7 +126,7 @@ def comparable_labels(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return the same of two points whose labels are known, measured or not."""
     names = ("method", "scale", "budget", "trajectory", "variable_size", "auxiliary")
     alike = all(one[name] == other[name] for name in names)
-    return alike and not any(OTHER_VALIDATION & set(labels["overrides"]) for labels in (one, other))
+    return alike and not any(OTHER_VALIDATION & set(about["overrides"]) for about in (one, other))
 
 
 def least_loss(candidates: Iterable[Scores]) -> Scores:

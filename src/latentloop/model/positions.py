@@ -153,10 +153,10 @@ class DisentangledPositions(Positions):
             from_query, from_key = self._consecutive(queries, keys, with_query, with_key)
         else:
             from_query, from_key = self._chosen(queries, keys, with_query, with_key, chosen)
-        relative = from_query + from_key  # [batch, head, query, key]
+        by_distance = from_query + from_key  # [batch, head, query, key]
         # Add the products of queries and keys in the same pass over memory.
-        flat = torch.baddbmm(relative.flatten(0, 1), queries.flatten(0, 1), keys.flatten(0, 1).mT)
-        return flat.unflatten(0, relative.shape[:2])
+        flat = torch.baddbmm(by_distance.flatten(0, 1), queries.flatten(0, 1), keys.flatten(0, 1).mT)
+        return flat.unflatten(0, by_distance.shape[:2])
 
     def attend(
         self,
