@@ -13,8 +13,9 @@ import torch
 
 from latentloop.evaluate.generalization import count_trajectories
 from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.experiments.jobs import Job
 from latentloop.experiments.store import SHIPPED
-from latentloop.experiments.table import EXPERIMENTS, Job
+from latentloop.experiments.table import EXPERIMENTS
 from latentloop.files import write_json
 from latentloop.provenance import provenance
 from latentloop.task.oracle import solve

@@ -17,8 +17,9 @@ from statistics import median
 import torch
 
 from latentloop.config import RunConfig
+from latentloop.experiments.jobs import MINUTES, TIMED, Point, pilot
 from latentloop.experiments.store import SHIPPED, result_path
-from latentloop.experiments.table import MINUTES, POINTS, TIMED, Point, pilot
+from latentloop.experiments.table import POINTS
 from latentloop.files import read_json, write_json, writing
 from latentloop.model.build import build_model
 from latentloop.presets import preset

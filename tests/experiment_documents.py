@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from latentloop.evaluate.metrics import wilson
-from latentloop.experiments import table
+from latentloop.experiments import jobs
+from latentloop.experiments.jobs import Job
 from latentloop.experiments.measure import ALLOWED
 from latentloop.experiments.scores import labels
 from latentloop.experiments.store import FORMAT, Result
-from latentloop.experiments.table import ENCODINGS, EXPERIMENTS, POINTS, Job
+from latentloop.experiments.table import ENCODINGS, EXPERIMENTS, POINTS
 from latentloop.methods import METHODS
 from latentloop.task.splits import PUBLISHED_SEED
 
@@ -18,7 +19,7 @@ RULES = ("fixpoint", "depth", "paper", "2x", "4x")
 
 def with_steps(monkeypatch) -> None:
     """Give every point its steps, whether or not a pilot has timed it."""
-    monkeypatch.setattr(table, "pilot", lambda: dict.fromkeys(POINTS, 100))
+    monkeypatch.setattr(jobs, "pilot", lambda: dict.fromkeys(POINTS, 100))
 
 
 _LABELS: dict[str, dict] = {}

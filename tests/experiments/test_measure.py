@@ -8,9 +8,9 @@ from rich.console import Console
 from latentloop.evaluate.entropy import attention_entropy
 from latentloop.evaluate.operations import operations_per_problem
 from latentloop.evaluate.pretrained import LatentLoop
+from latentloop.experiments.jobs import Job, Point
 from latentloop.experiments.measure import Interrupted, measure, run_folder, told
 from latentloop.experiments.store import read_result, result_path, write_result
-from latentloop.experiments.table import Job, Point
 from latentloop.methods import METHODS
 from latentloop.model.capture import capture
 from latentloop.task.splits import published_problems

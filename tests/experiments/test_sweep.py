@@ -15,8 +15,8 @@ import pytest
 
 from latentloop.errors import UserError
 from latentloop.experiments import sweep
+from latentloop.experiments.jobs import Job, Point
 from latentloop.experiments.sweep import Board, beating, open_storage, work
-from latentloop.experiments.table import Job, Point
 
 JOBS = [
     Job(point=Point(name=name, preset="tiny-stable", overrides={"steps": steps}, scale="rehearsal"), seed=seed)

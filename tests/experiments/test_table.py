@@ -10,8 +10,9 @@ import pytest
 from latentloop.config import RunConfig
 from latentloop.config.positions import PositionsConfig
 from latentloop.errors import UserError
+from latentloop.experiments.jobs import TIMED, Job, Point, pilot
 from latentloop.experiments.store import FORMAT, SHIPPED, read_result, result_path, stored, stored_results, write_result
-from latentloop.experiments.table import EXPERIMENTS, POINTS, TIMED, Job, Point, experiment, pilot
+from latentloop.experiments.table import EXPERIMENTS, POINTS, experiment
 from latentloop.methods import METHODS, MethodConfig
 from latentloop.presets import preset
 from latentloop.schema import changed

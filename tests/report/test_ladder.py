@@ -11,8 +11,9 @@ from latentloop.errors import UserError
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.experiments import measure
 from latentloop.experiments.claims import decide
+from latentloop.experiments.jobs import EVALUATIONS, Evaluation, Job, Point
 from latentloop.experiments.store import read_result, write_result
-from latentloop.experiments.table import EVALUATIONS, EXPERIMENTS, Evaluation, Job, Point
+from latentloop.experiments.table import EXPERIMENTS
 from latentloop.report.ladder import FIGURES, NothingStoredError, caption, draw, fingerprint, missing, names_at, redraw
 from latentloop.report.palette import COLUMN, METHOD_LOOKS, PAGE, SMALLEST
 from latentloop.train.log import read_log

@@ -15,8 +15,9 @@ from tyro.conf import Positional, arg
 from latentloop.commands.terminal import errors, progress
 from latentloop.commands.terminal import output as standard_output
 from latentloop.errors import Terminated, UserError
+from latentloop.experiments.jobs import MINUTES, TIMED, Experiment, Job
 from latentloop.experiments.store import SHIPPED, stored_results, write_result
-from latentloop.experiments.table import EXPERIMENTS, MINUTES, TIMED, Experiment, Job, experiment
+from latentloop.experiments.table import EXPERIMENTS, experiment
 from latentloop.files import check_writable
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from tyro.conf import Positional, arg
 from latentloop.commands.terminal import Json, errors, print_json, progress
 from latentloop.commands.terminal import output as standard_output
 from latentloop.errors import UserError
+from latentloop.experiments.jobs import Scale
 from latentloop.experiments.store import SHIPPED
-from latentloop.experiments.table import Scale
 from latentloop.files import check_writable
 
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from latentloop.experiments.jobs import Experiment
 from latentloop.experiments.scores import CONFIGURATIONS, Scores, comparable_labels, grouped, labels, least_loss
 from latentloop.experiments.store import Result
-from latentloop.experiments.table import EXPERIMENTS, POINTS, Experiment
+from latentloop.experiments.table import EXPERIMENTS, POINTS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,9 @@ from latentloop.evaluate.generalization import evaluate_sizes
 from latentloop.evaluate.operations import operations_per_problem
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.rollout import roll_out
+from latentloop.experiments.jobs import MINUTES, TIMED, Evaluation, Job
 from latentloop.experiments.scores import labels
 from latentloop.experiments.store import FORMAT, Result
-from latentloop.experiments.table import MINUTES, TIMED, Evaluation, Job
 from latentloop.files import parse_json
 from latentloop.provenance import provenance
 from latentloop.task.oracle import solve

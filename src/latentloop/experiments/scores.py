@@ -8,8 +8,9 @@ from statistics import fmean, median
 from typing import Any
 
 from latentloop.evaluate.metrics import wilson
+from latentloop.experiments.jobs import Job, Scale
 from latentloop.experiments.store import Result, stored_results
-from latentloop.experiments.table import POINTS, THREE, Job, Scale
+from latentloop.experiments.table import POINTS, THREE
 from latentloop.methods import ChainOfThought
 
 CONFIGURATIONS = ("ladder", "encodings", "depth", "curricula")

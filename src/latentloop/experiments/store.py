@@ -6,7 +6,7 @@ from typing import Any
 
 import latentloop
 from latentloop.errors import UserError
-from latentloop.experiments.table import Job
+from latentloop.experiments.jobs import Job
 from latentloop.files import read_json, write_json
 
 FORMAT = "latentloop experiment 1"

@@ -26,8 +26,8 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from latentloop.errors import UserError
+from latentloop.experiments.jobs import Job
 from latentloop.experiments.store import Result
-from latentloop.experiments.table import Job
 
 BEAT_SECONDS, STALE_SECONDS = 10.0, 90.0
 """How often a worker shows that it lives, and after how long without a sign it counts as killed."""

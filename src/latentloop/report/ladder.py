@@ -10,9 +10,10 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from latentloop.errors import UserError, nearest
+from latentloop.experiments.jobs import Experiment, Job, Point, Scale
 from latentloop.experiments.scores import CONFIGURATIONS, grouped
 from latentloop.experiments.store import Result
-from latentloop.experiments.table import EXPERIMENTS, Experiment, Job, Point, Scale
+from latentloop.experiments.table import EXPERIMENTS
 from latentloop.presets import preset
 from latentloop.report import ladder_configurations as configurations
 from latentloop.report import ladder_methods as comparisons

@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from latentloop.experiments.jobs import Scale
 from latentloop.experiments.scores import Scores, comparable, least_loss
-from latentloop.experiments.table import EXPERIMENTS, Scale
+from latentloop.experiments.table import EXPERIMENTS
 from latentloop.report.ladder_parts import (
     SOLVED,
     Groups,

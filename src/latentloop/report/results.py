@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from latentloop.experiments.claims import decide_all, listed
+from latentloop.experiments.jobs import Scale
 from latentloop.experiments.scores import grouped
 from latentloop.experiments.store import Result
-from latentloop.experiments.table import EXPERIMENTS, Scale
+from latentloop.experiments.table import EXPERIMENTS
 from latentloop.report.ladder import FIGURES, caption, names_at, paths
 from latentloop.report.ladder_parts import described
 
