@@ -1,6 +1,7 @@
 """Every shipped checkpoint is small, says what it is, and reaches its recorded score on a fixed small set."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from latentloop.evaluate.generalization import evaluate_sizes
-from latentloop.evaluate.hub import shipped
+from latentloop.evaluate.hub import resolve, shipped
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.files import read_json
 from latentloop.presets import DEFAULT_MODEL, preset
@@ -29,6 +30,15 @@ def test_a_shipped_checkpoint_is_small_and_found_from_anywhere(name, tmp_path, m
     assert shipped(name) == FOLDER / name
     assert sum(path.stat().st_size for path in (FOLDER / name).iterdir()) < 10e6
     assert LatentLoop.from_pretrained(name).sha256 in (FOLDER / name / "README.md").read_text()
+
+
+def test_a_folder_here_goes_before_a_shipped_checkpoint_of_the_same_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "laptop-add").mkdir()  # of something else
+    assert resolve("laptop-add") == FOLDER / "laptop-add"
+    shutil.copytree(FOLDER / "laptop-all", tmp_path / "laptop-add", dirs_exist_ok=True)
+    assert resolve("laptop-add") == Path("laptop-add")
+    assert LatentLoop.from_pretrained("laptop-add").sha256 == LatentLoop.from_pretrained("laptop-all").sha256
 
 
 @pytest.mark.parametrize("name", NAMES)

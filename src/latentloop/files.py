@@ -171,7 +171,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
 
 def read_text(path: Path, limit: int) -> str:
-    """Read a text file, at most a few bytes more than the limit, or say in one line why that cannot be done."""
+    """Read a text file, of too long a one no more than shows that it is, or say in one line why that cannot be done."""
     try:
         with path.open("rb") as file:
             return file.read(4 * limit + 4).decode("utf-8-sig")

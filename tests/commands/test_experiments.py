@@ -47,6 +47,12 @@ def test_results_come_from_the_storage_where_files_are_missing(done):
         assert json.loads(kept) == json.loads(copied)
 
 
+def test_reproduce_collects_what_others_have_stored_and_starts_nothing(done):
+    ended = command("reproduce", "rehearsal", "--folder", "collected", "--runs", "runs", cwd=done)
+    assert ended.returncode == 0, ended.stderr
+    assert {path.stem for path in (done / "collected" / "results").glob("*.json")} == set(NAMES)
+
+
 def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path, ctrl_c):
     words = [sys.executable, "-m", "latentloop", "reproduce", "rehearsal", "--folder", "kept", "--runs", "runs"]
     words += ["--workers", "1"]

@@ -238,6 +238,7 @@ def shell(line, cwd, **settings):
     ("line", "message"),
     [
         ("latentloop solve --oracle <&-", "standard input is closed"),
+        ("latentloop solve --oracle --input - <&-", "standard input is closed"),
         ("latentloop sample >&-", "standard output is closed"),
         ("latentloop sample > /dev/full", "cannot write standard output: No space left"),
         ("latentloop solve --oracle --trace '1 = x1' > /dev/full", "cannot write standard output: No space left"),

@@ -215,6 +215,12 @@ def test_what_a_chain_of_thought_model_writes_can_be_read_and_not_iterated(runs)
         next(trained.iterate(SUM))
 
 
+@pytest.mark.parametrize("name", ["cot", "recurrent", "feedforward"])
+def test_a_cap_is_for_methods_that_halt_at_a_fixed_point(runs, name):
+    with pytest.raises(UserError, match=f"{name} stops by itself"):
+        LatentLoop.from_pretrained(runs / name).solve(SUM, cap=3)
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -218,6 +218,29 @@ def test_a_patch_changes_one_head_position_and_iteration_and_what_follows(name, 
     assert not torch.allclose(before[logits][:, place:], after[logits][:, place:])
 
 
+@pytest.mark.parametrize(
+    ("name", "place", "message"),
+    [
+        ("logits", {}, "there was no logits; there was logits.value"),
+        (
+            "resid_post",
+            {"layer": 5},
+            "no resid_post of layer 5; there was resid_post of layer 0, resid_post of layer 1",
+        ),
+        ("resid_post", {"layer": -1}, "no resid_post of layer -1"),
+        ("mlp_out.7", {"layer": 0}, "no mlp_out.7 of layer 0; there was mlp_out of layer 0"),
+        ("z", {"layer": 0, "heads": [99]}, "z of layer 0 was computed, but not at .*heads .99."),
+        ("z", {"layer": 0, "positions": [999]}, "positions .999."),
+        ("z", {"layer": 0, "iterations": [9]}, "iterations .9."),
+    ],
+)
+def test_a_patch_of_nothing_says_so(name, place, message):
+    model = make("pinned", "deberta")
+    with pytest.raises(UserError, match=f"nothing was patched: .*{message}"), patch(model, name, 0.0, **place):
+        run(model)
+    assert not model.taps.listeners
+
+
 def test_a_patch_at_right_hand_sides_is_given_by_node():
     model = make("pinned", "deberta")
     with patch(model, "resid_post", 0.0, layer=1, positions=[2]), capture(model, ["resid_post", "logits"]) as seen:

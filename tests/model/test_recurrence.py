@@ -162,6 +162,13 @@ def test_stray_lookups_change_right_hand_sides_alone_and_only_in_training():
     given = strayed - x
     for row, position in changed_at.nonzero().tolist():  # everything given was found by a token of the same problem
         assert torch.isclose(given[row, position], found[row], atol=1e-5).all(-1).any()
+    unlike = sample(run.task, changed(run.graph, min_nodes=4), 3, np.random.default_rng(0))
+    rhs = encode_state(unlike, model.vocabulary)[1].rhs
+    assert (rhs == 0).sum() > 1  # places without a node
+    still = build_model(changed(run, stray=1e-9))
+    leaf = torch.zeros(3, 64, 4, requires_grad=True)
+    still._astray(leaf, torch.zeros(3, 64, 4), rhs).sum().backward()
+    assert (leaf.grad == 1).all()  # a token that stays as it is counts once, however many nodes are absent
     plain = build_model(changed(run, stray=0.0)).eval()
     with torch.no_grad():
         outputs = [one.eval()(state, layout).logits["value"] for one in (model, plain)]

@@ -120,6 +120,7 @@ def reproduce(
         board = Board.open(place, missing)
         _collect(board, folder)
         missing = _missing(jobs, folder)
+    if missing:
         command = [sys.executable, "-m", "latentloop", "sweep", *names, "--storage", place]
         command += ["--runs", str(runs), *(["--weights"] if weights else [])]
         command += ["--accelerator", accelerator] if accelerator else []

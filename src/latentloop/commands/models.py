@@ -77,9 +77,9 @@ class Asked:
 
     def refuse_overwriting(self, written: Sequence[Path]) -> None:
         """Refuse to write a result over a file of the checkpoint."""
-        from latentloop.evaluate.hub import shipped
+        from latentloop.evaluate.hub import resolve
 
-        folder = shipped(self.title) or Path(self.title)
+        folder = resolve(self.title)
         folders = [folder, folder / "best", folder / "last"]
         kinds = "*.safetensors", "config.json", "metrics.json*", "manifest.json"
         refuse_overwriting(written, [file for place in folders for kind in kinds for file in place.glob(kind)])
@@ -153,7 +153,8 @@ def evaluate(
         halt: When to stop iterating: fixpoint (the state repeats), depth (the problem's depth), paper (the depth of the
             deepest problem + 1, as the authors do) or fixed (--iterations). Default: fixpoint, or the method's own rule.
         iterations: Number of iterations for --halt fixed. Default: the model's own.
-        cap: Stop a model that has not halted after this many iterations. Default: nodes + 2.
+        cap: Stop a model that has not halted after this many iterations. Default: nodes + 2; where hidden vectors are carried,
+            which never come to rest for certain, four times the problem's depth.
         family: Shape of the graphs, as for `latentloop sample`.
         order: Order of the equations of one depth: drawn (as sampled), or topological (the authors', which the paper-*
             presets are trained on).

@@ -210,6 +210,8 @@ def _solve_with_oracle(text: str, task: TaskConfig, *, trace: bool, json: bool) 
 
 def solve_many(source: Path, target: Path | None, task: TaskConfig, solver: Solver, name: str = "the oracle") -> None:
     """Answer a file of JSON lines; exit with 1 if there is no answer among the results."""
+    if str(source) == "-" and sys.stdin is None:
+        raise UserError("standard input is closed: give a file of problems")
     try:
         lines = nullcontext(sys.stdin.buffer) if str(source) == "-" else source.open("rb")
     except OSError as error:

@@ -7,7 +7,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from latentloop.commands.models import DEFAULT, Asked
-from latentloop.commands.terminal import errors, progress, refuse_overwriting
+from latentloop.commands.terminal import errors, is_file, progress, refuse_overwriting
 from latentloop.errors import UserError
 from latentloop.files import check_writable, writing
 
@@ -46,12 +46,12 @@ def report(sources: Sources, *, output: Path | None = None) -> None:
 
 def _path(source: str) -> Path:
     """Return the folder or the file that a source names."""
-    if Path(source).exists():
+    if is_file(source):
         return Path(source)
-    from latentloop.evaluate.hub import shipped  # torch: results alone are shown without it
+    from latentloop.evaluate.hub import resolve
 
-    found = shipped(source)
-    if found is None:
+    found = resolve(source)
+    if not found.exists():
         raise UserError(f"no run and no result at {source!r}: expected a folder, a .json file or a shipped name")
     return found
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import latentloop
 from latentloop.errors import UserError, needing
-from latentloop.train.checkpoint import MANIFEST, find_checkpoint
+from latentloop.train.checkpoint import CONFIG, MANIFEST, find_checkpoint
 
 ROOTS = tuple(folder / "checkpoints" for folder in Path(latentloop.__file__).parents[:3:2])
 """Shipped checkpoints: in an installed package, in a source checkout."""
@@ -25,6 +25,12 @@ def shipped(name: str) -> Path | None:
     return next((root / name for root in ROOTS if (root / name / MANIFEST).is_file()), None)
 
 
+def resolve(name: str) -> Path:
+    """Return the folder that a name stands for: a run or a checkpoint here, else a shipped one, else the path as it is."""
+    here = Path(name)
+    return here if (here / CONFIG).is_file() else shipped(name) or here
+
+
 def find_weights(
     name: str,
     *,
@@ -37,7 +43,7 @@ def find_weights(
     """Return the folder of a checkpoint, by its shipped name, path, run folder, or id on the hub."""
     if len(name) > MAX_NAME:
         raise UserError(f"the name of a checkpoint has at most {MAX_NAME} characters, got {len(name)}")
-    folder = shipped(name) or Path(name)
+    folder = resolve(name)
     if folder.exists():
         return find_checkpoint(folder)
     near = _near(name)

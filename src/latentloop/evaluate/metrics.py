@@ -48,7 +48,7 @@ class Counts:
     halts: Counter[str] = field(default_factory=Counter)
     """By reason to stop."""
     false_halts: int = 0
-    """Under the fixed-point rule, whatever rule was chosen: a fixed point, but not the solution ..."""
+    """Under the fixed-point rule, unless iterations were fixed (then 0): a fixed point, but not the solution ..."""
     cycles: int = 0
     """... an earlier state came back ..."""
     caps: int = 0

@@ -253,6 +253,8 @@ class LatentLoop:
         """
         if cap is not None and not 1 <= cap <= MAX_ITERATIONS:
             raise UserError(f"the cap must be 1 to {MAX_ITERATIONS:,} iterations, got {cap}")
+        if cap is not None and not self.method.adaptive:
+            raise UserError(f"{self.run.method.name} stops by itself, not at a fixed point: leave the cap out")
         if not self.method.latent:
             return self._write(problems, solution or solve(problems))
         fixed = self.run.method.iterations

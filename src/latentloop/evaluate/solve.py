@@ -1,4 +1,4 @@
-"""Answers to problems that people pose: one with its trace, or many from a file of JSON lines."""
+"""Answers to problems that people pose, from a file of JSON lines."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator

@@ -32,7 +32,7 @@ class Scenario:
     instances: int
     family: FamilyName = "random"
     start: str = "empty"
-    """The state it begins with: empty, random, or a true one in the middle with a share of its values flipped."""
+    """The state it begins with: empty, random, or the model's own half way with a share of its values flipped."""
     flipped: float = 0.0
     skip: int = 0
     """Published problems to leave out, the first ones."""

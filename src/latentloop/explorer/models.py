@@ -130,15 +130,10 @@ def halves_safely(checkpoint: Checkpoint) -> bool:
     return checked > 0
 
 
-def _halved(tensor: Any) -> Any:
-    """Round to half precision, in the kind of array that came."""
+def _halved(weight: ndarray) -> ndarray:
+    """Round to half precision."""
     with np.errstate(over="ignore"):  # too large for it: becomes infinite, and is refused
-        rounded = np.asarray(tensor).astype(np.float16).astype(np.float32)
-    if isinstance(tensor, ndarray):
-        return rounded
-    import torch
-
-    return torch.from_numpy(rounded)
+        return weight.astype(np.float16).astype(np.float32)
 
 
 def _trained(run: RunConfig) -> str:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from latentloop.interpret.heads import Heads
 from latentloop.interpret.subject import Subject
 from latentloop.model.transformer import Transformer
-from latentloop.tokens.vocabulary import FACTORS, NOT_APPLICABLE
+from latentloop.tokens.vocabulary import FACTORS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +69,7 @@ def factor_embeddings(model: Transformer) -> dict[str, Float[Tensor, "symbol wid
     found: dict[str, Tensor] = {}
     for factor in FACTORS:
         table = model.embeddings[factor].weight.detach()  # pyrefly: ignore
-        symbols = model.vocabulary.symbols(factor)
-        found[factor] = table[:-1] if factor == "variable" and symbols[-1] == NOT_APPLICABLE else table
+        found[factor] = table[:-1] if factor == "variable" else table  # the last one is that of no name
     return found
 
 

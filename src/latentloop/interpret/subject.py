@@ -19,7 +19,7 @@ from latentloop.task.graph import EMPTY
 from latentloop.task.splits import generator, published_problems
 from latentloop.tokens.vocabulary import Vocabulary
 
-SIZES = (128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 5)
+SIZES = (128, 96, 64, 48, 32, 24, 16, 12, 8)
 """Sizes to study a model at, the paper's first."""
 LEAST_NAMES = 8
 SOLVED = 0.99

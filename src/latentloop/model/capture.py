@@ -95,11 +95,31 @@ class _Patch:
     ) -> None:
         self.name, self.value, self.layer = name, value, layer
         self.iterations, self.positions, self.heads = iterations, positions, heads
+        self.offered: set[tuple[int | None, str]] = set()
+        self.fired = False
 
     def wants(self, iteration: int, layer: int | None, name: str) -> bool:
         """Return whether this is the activation to replace, so that it is computed."""
+        self.offered.add((layer, name))
         here = name == self.name and layer == self.layer
         return here and (self.iterations is None or iteration in self.iterations)
+
+    def check(self) -> None:
+        """Raise a UserError if nothing was replaced: what came out would pass for the effect of a patch."""
+        if self.fired:
+            return
+        place = "" if self.layer is None else f" of layer {self.layer}"
+        if (self.layer, self.name) in self.offered:
+            raise UserError(
+                f"nothing was patched: {self.name}{place} was computed, but not at iterations {self.iterations}, positions "
+                f"{self.positions}, heads {self.heads} (None: all)"
+            )
+        kind = self.name.partition(".")[0]
+        near = sorted({(-1 if layer is None else layer, name) for layer, name in self.offered if name.startswith(kind)})
+        known = ", ".join(name if layer < 0 else f"{name} of layer {layer}" for layer, name in near)
+        raise UserError(
+            f"nothing was patched: there was no {self.name}{place}; there was {known or 'no such activation'}"
+        )
 
     def record(self, iteration: int, layer: int | None, name: str, value: Tensor) -> None:
         """Take no notice."""
@@ -128,6 +148,7 @@ class _Patch:
             heads = torch.arange(value.shape[1], device=value.device)
             wanted = torch.isin(heads, torch.tensor(list(self.heads), device=value.device))
             here = here & wanted.view(-1, *[1] * (value.ndim - 2))
+        self.fired = self.fired or bool(here.any())
         return torch.where(here, new.expand_as(value), value)
 
 
@@ -163,15 +184,16 @@ def patch(
     A function sees scores and patterns a block of queries at a time.
 
     Only at the given layer, iterations, positions (of queries where it has them, else of tokens) and heads; None: all,
-    but of ``layer``, which must be given for everything except logits.
+    but of ``layer``, which must be given for everything except logits. Where nothing is replaced, a UserError says so.
     """
     check_name(name)
     if heads is not None and name not in BY_HEAD:
         raise UserError(f"{name} has no heads; those that have are {', '.join(BY_HEAD)}")
     if (layer is None) != name.startswith("logits"):
         raise UserError(f"a patch of {name} needs {'no layer' if layer is not None else 'a layer'}")
-    with _listening(model, _Patch(name, value, layer, iterations, positions, heads)):
+    with _listening(model, _Patch(name, value, layer, iterations, positions, heads)) as listener:
         yield
+    listener.check()
 
 
 def check_name(name: str) -> None:

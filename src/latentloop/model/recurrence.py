@@ -1,7 +1,7 @@
 """Reasoning in a loop: a state goes through the block, a decision is made, and the decision is the next state.
 
-Everything that runs a latent model goes through ``iterate``: solving, evaluating, certifying, stressing, capturing, and
-the training of methods that carry hidden vectors.
+Whatever runs a latent model goes through ``update``: once, as certificates and most analyses do, or again and again by
+``iterate``, as solving, evaluating and stressing do, and the training of methods that carry hidden vectors.
 """
 
 from collections.abc import Iterator

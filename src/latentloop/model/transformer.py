@@ -212,8 +212,8 @@ class Transformer(nn.Module):
         others = take(found, torch.randint(x.shape[1], rhs.shape, device=x.device))
         # [batch, node]; where there is no node, 0 stands for its position
         swapped = (torch.rand(rhs.shape, device=x.device) < self.config.stray) & (rhs > 0)
-        mixed = torch.where(swapped[..., None], take(before, rhs) + others, take(x, rhs))
-        return x.scatter(1, rhs[..., None].expand_as(mixed), mixed)
+        change = torch.where(swapped[..., None], others - take(found, rhs), 0.0)
+        return x.scatter_add(1, rhs[..., None].expand_as(change), change)
 
     def read(self, x: Float[Tensor, "*batch width"]) -> dict[str, Float[Tensor, "*batch symbol"]]:
         """Return the logits of every factor that is read."""

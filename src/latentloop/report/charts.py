@@ -19,11 +19,13 @@ MOST_COLUMNS = 4
 """Panels side by side that can still be read."""
 MOST_LABELS = 34
 """Names that fit along an axis; of more, only some are shown."""
+ZERO_WIDTH = "\u200b"
+"""A space that is not seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One series of numbers with a name; x are the panel's, unless it has its own."""
+    """One series of numbers with a name; x are the panel's."""
 
     name: str
     y: Numbers
@@ -296,8 +298,8 @@ def _traces(panel: Panel, seen: set[str]) -> Iterator[dict[str, Any]]:
     if panel.kind == "heatmap":
         scale = [list(stop) for stop in (DIVERGING if panel.diverging else SCALE)]
         # Names may repeat, and a category axis would merge them: number them apart.
-        names = [f"{name}{'​' * place}" for place, name in enumerate(map(str, panel.x))]
-        rows = [f"{name}{'​' * place}" for place, name in enumerate(map(str, panel.y))]
+        names = [f"{name}{ZERO_WIDTH * place}" for place, name in enumerate(map(str, panel.x))]
+        rows = [f"{name}{ZERO_WIDTH * place}" for place, name in enumerate(map(str, panel.y))]
         z = [[round(float(value), 4) for value in row] for row in panel.z]
         yield {
             "type": "heatmap", "x": names, "y": rows, "z": z, "zmin": panel.low, "zmax": panel.high,

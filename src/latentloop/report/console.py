@@ -188,6 +188,12 @@ def evaluation_table(document: dict[str, Any]) -> Table:
     heads = ("nodes", "solved %", "95 % interval", "values %", "iterations", "/ depth")
     table = plain_table(*heads, title=title)
     extra = {"false_halts": "false halts %", "cycles": "cycles %", "caps": "caps %", "structure_right": "structure %"}
+    unasked = {
+        "fixed": ("false_halts", "cycles", "caps"),
+        "end": ("false_halts", "cycles"),
+    }  # no fixed point was looked for
+    for key in unasked.get(document["settings"]["halt"], ()):
+        del extra[key]
     extra = {key: head for key, head in extra.items() if any(row.get(key) is not None for row in document["rows"])}
     for head in extra.values():
         table.add_column(head, no_wrap=True)
