@@ -6,7 +6,9 @@ from typing import Any
 
 from latentloop.experiments.scores import load
 from latentloop.files import read_json
+from latentloop.interpret.study import read_study
 from latentloop.report.results import PAGE_SCALES
+from latentloop.report.study import about_study, study_charts, study_parts
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -43,11 +45,14 @@ def study_folders() -> list[Path]:
 
 
 def _study(folder: Path) -> dict[str, Any]:
-    """Return a model's verdicts, with the errors that were put down to parts of it and the names of its figures."""
-    errors = folder / "errors.json"
+    """Return a model's verdicts, with the errors that were put down to parts of it and what each analysis says."""
+    study = read_study(folder)
+    charts = study_charts(study)
     return read_json(folder / "verdicts.json") | {
-        "errors": read_json(errors)["result"] if errors.exists() else None,
-        "figures": sorted(path.stem for path in folder.glob("*.png")),
+        "about": about_study(study, read_json(folder / "model.json")),
+        "errors": study.results.get("errors"),
+        "parts": study_parts(study, charts),
+        "circuit_charts": charts.get("circuit", {}),
     }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from latentloop.interpret.errors import SOURCES
-from latentloop.interpret.registry import ANALYSES
+from latentloop.report.page import Number
 from latentloop.report.results import table
 
 MARKS = {"supported": "**yes**", "not supported": "no", "does not apply": "-", "not computed": "not computed"}
@@ -40,16 +40,18 @@ def analyses_table(found: Mapping[str, Any]) -> str:
 
 
 def sources_table(found: Mapping[str, Any]) -> str:
-    """Wrong values by what did not do its work, a row a model."""
+    """Wrong values by what did not do its work, a row a model; and how often right values seem to have such a source."""
     lines = []
     for name, study in found["studies"].items():
         errors = study["errors"]
         if errors:
-            counts = [f"{count:,}" for count in errors["counts"].values()]
+            counts = [f"{count:,}" if errors.told or not count else f"({count:,})" for count in errors.counts.values()]
+            alarms = [f"{100 * errors.below(what):.0f} %" for what in ("attention", "cosine")]
             lines.append(
-                [f"`{name}`", f"{errors['instances']:,}", str(errors["nodes"]), f"{errors['checked']:,}", *counts]
+                [f"`{name}`", f"{errors.instances:,}", str(errors.nodes), f"{errors.checked:,}", *counts, *alarms]
             )
-    return table(["model", "problems", "N", "values", *SOURCES], lines)
+    alarms = ["right, attention below", "right, cosine below"]
+    return table(["model", "problems", "N", "values", *SOURCES, *alarms], lines)
 
 
 def study_page(name: str, study: Mapping[str, Any]) -> str:
@@ -60,13 +62,20 @@ def study_page(name: str, study: Mapping[str, Any]) -> str:
     ]
     parts = [
         f"# Inside {name}",
-        f"The circuit that was found: {study['circuit']}. [All models side by side](../../interpret.md#what-was-found).",
+        f"{study['about']} The circuit that was found: {study['circuit']}. "
+        "[All models side by side](../../interpret.md#what-was-found).",
         table(["statement", "verdict", "measured", "causal check, or why there is no verdict"], lines),
     ]
-    sections = {"circuit": ("The circuit", "What moves the answer, and where?")}
-    sections |= {analysis: (row.title, row.question) for analysis, row in ANALYSES.items()}
-    for analysis, (title, question) in sections.items():
-        mine = [figure for figure in study["figures"] if figure == analysis or figure.startswith(f"{analysis}-")]
-        if mine:
-            parts += [f"## {title}", question, *(f"![{figure}]({figure}.png)" for figure in mine)]
+    parts += [
+        f"## The circuit\n\n![{figure}]({figure}.png)\n\n{chart.caption}"
+        for figure, chart in study["circuit_charts"].items()
+    ]
+    for part in study["parts"]:
+        parts += [f"## {part.title}", part.question, f"*{part.verdict.text}.*"]
+        parts += ["\n".join(_number(number) for number in part.numbers)] if part.numbers else []
+        parts += [f"![{figure}]({figure}.png)\n\n{chart.caption}" for figure, chart in part.charts.items()]
     return "\n\n".join(parts) + "\n"
+
+
+def _number(number: Number) -> str:
+    return f"- **{number.value}** {number.label}" + (f" ({number.detail})" if number.detail else "")

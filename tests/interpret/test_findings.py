@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from latentloop.interpret.claims import STATEMENTS
+from latentloop.interpret.errors import Errors
 
 
 @pytest.mark.parametrize(
@@ -43,26 +44,80 @@ def test_whether_few_frequencies_suffice_is_judged_for_each_operation_by_itself(
 
 
 @pytest.mark.parametrize(
-    ("kind", "sizes", "operands", "verdict"),
+    ("kind", "sizes", "lookup", "verdict"),
     [
-        ("look-up", [8, 16], [[0.1], [0.2]], True),
-        ("look-up", [8, 16], [[0.1], [0.9]], False),
-        ("look-up", [8, 16], [[0.1, 2.0], [0.2, 3.0]], True),  # another head may do as it likes
-        ("look-up", [8], [[0.0]], "one size was measured, N = 8"),
-        ("look-up", [8, 16], None, "the first layer is not computed at operands"),
-        ("names", [8, 16], [[0.0], [0.0]], False),  # attention at right-hand sides counts
-        ("neither", [8, 16], [[0.0], [0.0]], "the first layer has neither a head group for every name nor a look-up"),
+        ("look-up", [8, 16], [0.1, 0.2], True),
+        ("look-up", [8, 16], [0.1, 0.9], False),
+        ("look-up", [8, 16], [3.0, 3.0], False),  # as diffuse at every size is not sharp
+        ("look-up", [8], [0.0], "one size was measured, N = 8"),
+        ("look-up", [8, 16], None, "the first layer is not computed at operands, or does not see their definitions"),
+        ("names", [8, 16], [0.0, 0.0], False),  # attention at right-hand sides counts
+        ("neither", [8, 16], [0.0, 0.0], "the first layer has neither a head group for every name nor a look-up"),
     ],
 )
-def test_sharpness_is_judged_where_the_circuit_needs_it(kind, sizes, operands, verdict):
+def test_sharpness_is_judged_where_the_circuit_needs_it(kind, sizes, lookup, verdict):
     found = SimpleNamespace(
-        sizes=sizes, at_rhs=[np.array([[1.0], [2.0]])], at_operands=[None if operands is None else np.array(operands)],
+        sizes=sizes, at_rhs=[np.array([[1.0], [2.0]])], lookup=[None if lookup is None else np.array(lookup)],
         solved=1.0, sharpened=[1.0],
     )  # fmt: skip
-    first = SimpleNamespace(lookups=[0], names_at_rhs={place: [0] for place in ("VAR0", "VAR1", "VAR2")})
+    first = SimpleNamespace(names_at_rhs={place: [0] for place in ("VAR0", "VAR1", "VAR2")})
     heads = SimpleNamespace(first_layer=kind, layers=[first])
     finding = STATEMENTS["length"].find({"sharpness": found, "heads": heads})
     assert finding == verdict if isinstance(finding, str) else (finding.holds and finding.checked) == verdict
+
+
+@pytest.mark.parametrize(
+    ("lookups", "layer", "alone", "supported"),
+    [
+        ([0, 2], [1.0, 1.0, 1.0], [1.0, 0.95, 1.0], True),
+        ([0, 2], [1.0, 1.0, 1.0], [0.8, 0.6, 0.9], False),  # other heads take part
+        ([0, 2], [1.0, 0.3, 1.0], [1.0, 1.0, 1.0], False),
+        ([], [1.0, 1.0, 1.0], [], False),
+    ],
+)
+def test_a_look_up_is_that_of_the_heads_named(lookups, layer, alone, supported):
+    places = ("VAR0", "VAR1", "VAR2")
+    first = SimpleNamespace(lookups=lookups, lookup_share=np.array([0.5, 0.0, 0.6]))
+    moved = np.zeros((1, 3, 3))
+    moved[0, range(3), range(3)] = layer
+    groups = [SimpleNamespace(kind="lookups", layer=0, moved=share) for share in alone]
+    copies = [SimpleNamespace(layer=0, group="look-up", copied="value")] if lookups else []
+    finding = STATEMENTS["lookup"].find(
+        {
+            "heads": SimpleNamespace(layers=[first, first]),
+            "flow": SimpleNamespace(attention={"value": moved}, positions=list(places), groups=groups),
+            "circuits": SimpleNamespace(groups=copies),
+        }
+    )
+    assert (finding.holds and finding.checked) == supported
+
+
+def test_a_state_is_not_judged_by_values_that_are_wrong_anyway():
+    drifted = SimpleNamespace(carries="hidden", known_right=np.array([1.0]), change=np.array([0.0]))
+    between = SimpleNamespace(children=3, left_out=60, taken=1.0, follow=1.0)
+    found = STATEMENTS["state"].find({"drift": drifted, "iterations": between})
+    assert found.endswith("3 are right when nothing is patched, 60 are not: too few to tell")
+    between.children = 30
+    found = STATEMENTS["state"].find({"drift": drifted, "iterations": between})
+    assert found.holds
+    assert found.checked
+
+
+def test_false_alarms_are_those_of_right_values():
+    counts = np.zeros((2, 3, 2, 40), int)
+    counts[0, :, 1, -1], counts[0, 0, 1, 3], counts[0, :, 0, 0], counts[1, :, 1, 0] = 9, 3, 50, 50
+    edges = np.linspace(0, 1, 41)
+    fine = np.zeros((2, 3, 2, 40), int)
+    fine[0, :, 1, -1] = 1
+    made = {
+        "instances": 1, "nodes": 8, "checked": 1, "counts": {}, "circuit": "look-up", "grouped": False,
+        "attention_edges": edges, "cosine_edges": np.linspace(-1, 1, 41), "cosine": fine,
+    }  # fmt: skip
+    found = Errors(attention=counts, **made)
+    assert found.below("attention") == pytest.approx(0.1)
+    assert found.below("cosine") == 0
+    assert not found.told
+    assert Errors(attention=fine, **made).told
 
 
 def test_geometry_is_that_of_the_vectors_that_are_exchanged():

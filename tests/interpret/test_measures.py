@@ -20,7 +20,16 @@ from latentloop.interpret.fourier import (
     summarize,
     transform,
 )
-from latentloop.interpret.frequencies import Singles, _parts, part_of, random_basis, spectrum_of
+from latentloop.interpret.frequencies import (
+    _parts,
+    energies,
+    part_of,
+    projected,
+    projector,
+    random_basis,
+    spectrum_of,
+    waves,
+)
 from latentloop.interpret.heads import OTHERS, find_groups, moments, relative_variance
 from latentloop.interpret.residual import relative_change
 from latentloop.interpret.sharpness import entropy
@@ -138,7 +147,7 @@ def test_parts_of_a_function_add_up_to_it():
 @pytest.mark.parametrize(
     "count", [6, 7]
 )  # products have an even number of values, of which one frequency is its own conjugate
-def test_frequencies_of_single_values_are_those_of_the_cube(count):
+def test_frequencies_of_values_are_those_of_the_cube(count):
     grid = RNG.normal(size=(count, count, count, 2))
     assert transform(torch.from_numpy(grid)).shape == (count, count, count)
     spectrum = np.fft.fftn(grid, axes=(0, 1, 2), norm="ortho")
@@ -146,23 +155,22 @@ def test_frequencies_of_single_values_are_those_of_the_cube(count):
     np.testing.assert_allclose(transform(torch.from_numpy(grid)).numpy(), norms)
     folded = np.minimum(np.arange(count), -np.arange(count) % count)
     axes = np.stack(np.meshgrid(folded, folded, folded, indexing="ij"), axis=-1)
-    single = np.where((axes > 0).sum(-1) == 1, axes.max(-1), 0)  # min(a, -a) at (0, 0, a) in any order
-    singles = Singles(torch.from_numpy(grid))
-    assert singles.numbers.tolist() == list(range(1, count // 2 + 1))
-    np.testing.assert_allclose(singles.energy(), [(norms[single == a] ** 2).sum() for a in singles.numbers])
+    tensor, bases = torch.from_numpy(grid), waves(count)
+    assert len(bases) == count // 2
+    found = [energies(tensor, basis).sum() for basis in bases]
+    # A frequency of one value counts once, one of two or three values as often as they have it.
+    np.testing.assert_allclose(found, [((axes == a).sum(-1) * norms**2).sum() for a in range(1, count // 2 + 1)])
     for chosen in ([1], [2, 3], []):
-        kept = np.isin(single, chosen) & (single > 0)
+        kept = np.isin(axes, [0, *chosen]).all(-1)
         part = np.fft.ifftn(spectrum * kept[..., None], axes=(0, 1, 2), norm="ortho").real
-        np.testing.assert_allclose(singles.part(np.array(chosen, int)).numpy(), part, atol=1e-12)
+        basis = torch.cat([*(bases[a - 1] for a in chosen), torch.empty(count, 0).double()], dim=1)
+        np.testing.assert_allclose(projected(tensor, projector(basis)).numpy(), part, atol=1e-12)
     basis = random_basis(count, np.random.default_rng(3))
     np.testing.assert_allclose(basis.T @ basis, np.eye(count - 1), atol=1e-12)
     np.testing.assert_allclose(basis.sum(0), 0, atol=1e-12)  # orthogonal to what no value changes
-    np.testing.assert_allclose(singles.weakest(basis, count - 1), singles.part(singles.numbers), atol=1e-12)
-    along = np.einsum("vd, ovu -> odu", basis, np.stack([grid.mean(axes) for axes in ((1, 2), (0, 2), (0, 1))]))
-    least = np.sort((along**2).sum((0, 2))) * count**2
-    for removed in (0, 1, count - 2):
-        energy = singles.weakest(basis, removed).square().sum()
-        assert energy == pytest.approx(least[:removed].sum())
+    np.testing.assert_allclose(projected(tensor, projector(basis)).numpy(), grid, atol=1e-12)
+    along = [np.einsum(f"vd, {word} -> d{word.replace('v', '')}", basis, grid) for word in ("vyzu", "xvzu", "xyvu")]
+    np.testing.assert_allclose(energies(tensor, basis), sum((one**2).sum((1, 2, 3)) for one in along))
 
 
 def test_circulant_and_orthogonal():
@@ -170,7 +178,8 @@ def test_circulant_and_orthogonal():
     angle = 2 * np.pi * np.arange(p) / p
     circle = np.stack([np.cos(2 * angle), np.sin(2 * angle)], axis=1)
     assert circulant_score(cosines(circle)) == pytest.approx(1)
-    assert circulant_score(np.eye(p)) == 1
+    assert circulant_score(np.eye(p)) == 0  # no value is nearer to another: there is no circle
+    assert circulant_score(np.eye(p) + 1e-4 * np.random.default_rng(0).normal(size=(p, p))) == 0
     scores = [circulant_score(cosines(np.random.default_rng(seed).normal(size=(p, 4)))) for seed in range(20)]
     assert np.mean(scores) < 0.25
     blocks = np.zeros((3 * p, 6))

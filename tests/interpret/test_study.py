@@ -69,7 +69,7 @@ def test_the_papers_circuit_is_found(folders):
     two = next(one for one in study.results["sinks"].maps if one.layer == 0 and one.operands == 2)
     assert two.at_rhs[0] == "; 1.00"  # the head of VAR0 falls back to the separator
     assert study.results["residual"].change[0].max() == 0
-    assert study.results["embeddings"].circulant["weights"] == 1
+    assert study.results["embeddings"].circulant["weights"] == 0  # a direction for each value: no circle
     assert study.results["embeddings"].main.explained > 0.99
     assert sum(study.results["errors"].counts.values()) == 0
     held = {name for name, verdict in verdicts(folders["names"]).items() if verdict == "supported"}
@@ -78,9 +78,9 @@ def test_the_papers_circuit_is_found(folders):
         "values",
         "gather",
         "first MLP",
-        "circulant",
         "orthogonal",
         "sums",
+        "alone",
         "groups",
         "length",
         "correction",
@@ -91,6 +91,11 @@ def test_the_other_circuit_is_found(folders):
     study = read_study(folders["values"])
     first, last = study.results["heads"].layers
     assert first.lookups == [0]
+    assert first.lookup_share.tolist() == [1]
+    assert all(group.moved == 1 for group in study.results["flow"].groups)
+    sharp = study.results["sharpness"]
+    assert max(sharp.lookup[0]) < 0.01
+    assert min(sharp.lookup_weight[0]) > 0.99
     assert [last.values_at_rhs[place] for place in ("VAR0", "VAR1", "VAR2")] == [[0], [1], [2]]
     assert study.circuit.startswith("values first")
     flow = study.results["flow"]
@@ -104,9 +109,9 @@ def test_the_other_circuit_is_found(folders):
         "values",
         "lookup",
         "gather",
-        "circulant",
         "orthogonal",
         "sums",
+        "alone",
         "groups",
         "length",
         "correction",

@@ -61,7 +61,7 @@ STATEMENTS: dict[str, Statement] = {
         text="The first layer's attention looks values up where the operands stand (the other circuit)",
         needs=("heads", "circuits", "flow"),
         find=findings.lookup,
-        number="answers that move when it is patched",
+        number="answers that move when its look-up heads are patched",
     ),
     "gather": Statement(
         text="The last layer's attention brings all three values to the right-hand side",
@@ -88,7 +88,7 @@ STATEMENTS: dict[str, Statement] = {
         number="orthogonality score",
     ),
     "sums": Statement(
-        text="Sums: from MLP to MLP of the last layer, frequencies (a,a,a) grow, the bias falls, and the answer needs them",
+        text="Sums: from MLP to MLP of the last layer, energy moves to (a,a,a), the bias falls, and answers need (a,a,a)",
         needs=("fourier",),
         find=findings.frequencies("+"),
         number="share of (a,a,a) at the read-out",
@@ -104,6 +104,12 @@ STATEMENTS: dict[str, Statement] = {
         needs=("fourier",),
         find=findings.frequencies("*"),
         number="share of (a,a,a) at the read-out",
+    ),
+    "alone": Statement(
+        text="Of what the last layer's MLPs add, whatever the operation, nothing but (a,a,a) is needed",
+        needs=("fourier",),
+        find=findings.alone,
+        number="problems solved without the other group needed most",
     ),
     "few for sums": Statement(
         text="Sums: the MLPs read values at few frequencies",
@@ -130,7 +136,7 @@ STATEMENTS: dict[str, Statement] = {
         number="problems solved without the group needed least",
     ),
     "length": Statement(
-        text="The first layer's attention, where its circuit needs it, stays sharp at every size that was measured",
+        text="The first layer's attention, where its circuit needs it, is sharp at every size that was measured",
         needs=("heads", "sharpness"),
         find=findings.stays_sharp,
         number="entropy at the largest size",

@@ -29,6 +29,8 @@ from latentloop.task.graph import EMPTY
 from latentloop.task.splits import generator
 
 EXCHANGES = 64
+ALIKE = 0.01
+"""Standard deviation of similarities below which they are taken to be all the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,13 +84,16 @@ def cosines(vectors: Float[ndarray, "row width"]) -> Float[ndarray, "row row"]:
 
 
 def circulant_score(similarity: Float[ndarray, "value value"]) -> float:
-    """Return the share of the variance off the diagonal that differences modulo p explain; 1 where there is no variance."""
+    """Return the share of the variance off the diagonal that differences modulo p explain.
+
+    Where all pairs are alike, as with one direction for each value, there is no circle to be seen, and the score is 0.
+    """
     count = len(similarity)
     apart = (np.arange(count)[:, None] - np.arange(count)) % count
     off = apart != 0
     total = similarity[off].var()
-    if total < 1e-8:
-        return 1.0
+    if total < ALIKE**2:
+        return 0.0
     means = np.array([similarity[apart == distance].mean() for distance in range(count)])
     return float(1 - (similarity - means[apart])[off].var() / total)
 

@@ -1,12 +1,14 @@
 """Where do errors come from? Each wrong value is put down to the first part of the circuit that did not do its work.
 
 At every right-hand side and iteration of plain problems: does the first layer's group attend where it should (0.9 of its
-attention), is what the last layer's heads add what the operands' values give (cosine 0.9, of measured new-value embeddings),
-is the decoded value what the model's own state gives? The first that fails is the source. Where depth >= iteration the value
-is still to be computed; where depth < iteration it is there already. Cost: one roll-out of all problems with attention kept.
+attention; of a look-up that heads share out by name, that of the head which does it), is what the last layer's heads add what
+the operands' values give (cosine 0.9, of measured new-value embeddings), is the decoded value what the model's own state
+gives? The first that fails is the source. Where depth >= iteration the value is still to be computed; where depth < iteration
+it is there already. Cost: one roll-out of all problems with attention kept.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -33,6 +35,8 @@ ATTENTION = 0.9
 """Least attention of a group to the token it is for."""
 COSINE = 0.9
 """Least cosine of what a group adds with the new-value embedding it should add."""
+FALSE_ALARMS = 0.05
+"""Largest share of operands of right values below a threshold, for a source to be told by it."""
 SOURCES = ("first attention", "second copy", "feed-forward", "leaf")
 """In their order of precedence; a leaf has no operand to attend to."""
 BINS = 40
@@ -61,6 +65,17 @@ class Errors:
     """Counts of the group's attention; rows are depth >= iteration and depth < iteration; wrong values first."""
     cosine_edges: Float[ndarray, "edge"]
     cosine: Int[ndarray, "row operand correct bin"]
+
+    def below(self, what: Literal["attention", "cosine"]) -> float:
+        """Return the share of operands of right values, where depth >= iteration, below the threshold: false alarms."""
+        edges, least = (self.attention_edges, ATTENTION) if what == "attention" else (self.cosine_edges, COSINE)
+        right = getattr(self, what)[0, :, 1]  # [operand, bin]
+        return float(right[:, edges[1:] <= least + 1e-9].sum() / max(right.sum(), 1))
+
+    @property
+    def told(self) -> bool:
+        """Whether thresholds tell right values from wrong ones, so that sources mean something."""
+        return max(self.below("attention"), self.below("cosine")) <= FALSE_ALARMS
 
 
 def unfound(heads: Heads) -> str:
@@ -172,7 +187,8 @@ class _Tally:
                 known = known & (state.value.gather(1, definition) < self.subject.task.modulus)
             for target, group in enumerate(self.groups):
                 here = known & (role == target)
-                found[..., target] = torch.where(here, weight[..., group].mean(-1), found[..., target])
+                by_group = weight[..., group].mean(-1) if self.names else weight[..., group].amax(-1)
+                found[..., target] = torch.where(here, by_group, found[..., target])
         return found.cpu().numpy()
 
     def _cosine(

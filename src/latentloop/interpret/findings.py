@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from latentloop.evaluate.metrics import wilson
 from latentloop.interpret.fourier import LEAST
 from latentloop.interpret.heads import OTHERS
 from latentloop.interpret.probes import OPERANDS
@@ -25,6 +26,12 @@ GEOMETRY = 0.5
 """Least circulant and orthogonality score."""
 BROKEN = 0.5
 """Largest share of problems solved without a part that is needed."""
+FALLS = 0.9
+"""Largest share of itself that is left of what falls."""
+SHARP = 0.5
+"""Largest entropy of sharp attention, in nats."""
+CHILDREN = 8
+"""Least number of values to follow a patched one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,13 +109,17 @@ def lookup(results: Mapping[str, Any]) -> Finding | str:
         return "the model has one layer"
     flow = results["flow"]
     moved = [flow.attention["value"][0, which, flow.positions.index(place)] for which, place in enumerate(OPERANDS)]
+    alone = [g.moved for g in flow.groups if g.kind == "lookups" and g.layer == 0]
     copied = [g.copied for g in results["circuits"].groups if g.layer == 0 and g.group == "look-up"]
+    shares = [layers[0].lookup_share[head] for head in layers[0].lookups]
     return Finding(
         holds=bool(layers[0].lookups) and copied == ["value"],
-        evidence=f"look-up heads {layers[0].lookups}; they amplify {_unique(copied)} most",
-        checked=bool(min(moved) >= MOVED),
-        check=f"attention patched where the operand stands: {_percent(moved)} of answers move",
-        number=f"{min(moved):.0%}",
+        evidence=f"look-up heads {layers[0].lookups}, for {_percent(shares) or 'none'} of the operands probed; they amplify "
+        f"{_unique(copied)} most",
+        checked=bool(min(moved) >= MOVED and len(alone) == len(OPERANDS) and min(alone) >= MOVED),
+        check=f"attention patched where the operand stands: {_percent(moved)} of answers move; of these heads alone: "
+        f"{_percent(alone) or 'there are none'}",
+        number=f"{min(alone, default=0.0):.0%}",
     )
 
 
@@ -163,8 +174,6 @@ def frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
             return f"the model does not know {operation}"
         sites, without = pattern.sites, pattern.without
         shares = [sites[0].diagonal, sites[-2].diagonal, sites[-1].diagonal]
-        others = without.solved_without[1:-1].min()
-        without_bias = without.solved_without[0]
         grown = ", ".join(f"{share:.0%}" for share in shares)
         bias = [sites[0].energy[0], sites[-2].energy[0]]
         gone = without.solved_without[-1]
@@ -173,19 +182,34 @@ def frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
                 pattern.right >= MOVED
                 and shares[-1] >= 0.5
                 and shares[0] < shares[1] <= shares[2] + 0.01
-                and bias[1] < bias[0]
+                and bias[1] <= FALLS * bias[0]
             ),
             evidence=f"share of (a,a,a) in what varies, at the first pre-activation, the last output, the read-out: {grown}; "
             f"share of the bias at the first two: {_percent(bias)}",
-            checked=bool(
-                without.solved > BROKEN and gone <= BROKEN * without.solved and _unharmed(others, without.solved)
-            ),
-            check=f"without (a,a,a) {gone:.0%} of problems are solved, without the bias {without_bias:.0%}, without any of the "
-            f"others at least {others:.0%}",
+            checked=bool(without.solved > BROKEN and gone <= BROKEN * without.solved),
+            check=f"without (a,a,a) {gone:.0%} of problems are solved, {without.solved:.0%} with it",
             number=f"{shares[-1]:.0%}",
         )
 
     return find
+
+
+def alone(results: Mapping[str, Any]) -> Finding | str:
+    """Judge whether (a,a,a) is all that is needed of what the MLPs add, whatever the operation."""
+    patterns = results["fourier"].patterns
+    shares = [pattern.sites[-2].diagonal for pattern in patterns]
+    worst = min(patterns, key=lambda pattern: pattern.without.solved_without[:-1].min())
+    left = worst.without.solved_without
+    group = int(left[:-1].argmin())
+    low, high = wilson(round(left[group] * worst.without.problems), worst.without.problems)
+    return Finding(
+        holds=bool(min(shares) >= 0.5),
+        evidence=f"share of (a,a,a) in what varies of the last output: {_percent(shares)}",
+        checked=bool(worst.without.solved > BROKEN and _unharmed(left[group], worst.without.solved)),
+        check=f"without {results['fourier'].groups[group]}, of all other groups the one needed most, {left[group]:.0%} of "
+        f"{worst.without.problems} problems are solved (interval {low:.0%} .. {high:.0%}), {worst.without.solved:.0%} with it",
+        number=f"{left[group]:.0%}",
+    )
 
 
 def few(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
@@ -241,18 +265,17 @@ def stays_sharp(results: Mapping[str, Any]) -> Finding | str:
         return "the first layer has neither a head group for every name nor a look-up"
     if len(found.sizes) < 2:
         return f"one size was measured, N = {found.sizes[0]}"
-    place = "right-hand sides" if kind == "names" else "operands"
-    entropies = found.at_rhs[0] if kind == "names" else found.at_operands[0]
-    if entropies is None:
-        return f"the first layer is not computed at {place}"
-    first = results["heads"].layers[0]
-    heads = (
-        sorted({head for name in OPERANDS for head in first.names_at_rhs[name]}) if kind == "names" else first.lookups
-    )
-    curve = entropies[:, heads].mean(1)
+    if kind == "names":
+        groups = results["heads"].layers[0].names_at_rhs
+        heads = sorted({head for name in OPERANDS for head in groups[name]})
+        whose, curve = f"the first layer's heads {heads} at right-hand sides", found.at_rhs[0][:, heads].mean(1)
+    elif found.lookup[0] is None:
+        return "the first layer is not computed at operands, or does not see their definitions"
+    else:
+        whose, curve = "the head that looks an operand up", found.lookup[0]
     return Finding(
-        holds=bool(curve.max() <= 0.5 or curve.max() <= curve[0] + 0.1),
-        evidence=f"entropy of the first layer's heads {heads} at {place}: {curve[0]:.2f} nats at N = {found.sizes[0]}, "
+        holds=bool(curve.max() <= SHARP),
+        evidence=f"entropy of {whose}: {curve[0]:.2f} nats at N = {found.sizes[0]}, "
         f"{curve[-1]:.2f} at N = {found.sizes[-1]}, at most {curve.max():.2f}",
         checked=bool(_unharmed(found.sharpened[0], found.solved) and found.solved > BROKEN),
         check=f"with scores a hundred times as large, {found.sharpened[0]:.0%} of problems are solved, "
@@ -293,6 +316,11 @@ def state_holds(results: Mapping[str, Any]) -> Finding | str:
         return (
             "only decoded symbols are carried: what one iteration decodes is what the next one reads, by construction"
         )
+    if between.children < CHILDREN:
+        return (
+            f"of the values computed from a patched one, {between.children} are right when nothing is patched, "
+            f"{between.left_out} are not: too few to tell"
+        )
     worst = float(drifted.known_right.min())
     return Finding(
         holds=bool(worst >= 0.99),
@@ -300,7 +328,8 @@ def state_holds(results: Mapping[str, Any]) -> Finding | str:
         f"vectors change by {drifted.change[-1]:.1%} an iteration at the end",
         checked=bool(between.taken >= MOVED and between.follow >= MOVED),
         check=f"patched between iterations, {between.taken:.0%} decode to the other value, "
-        f"and {between.follow:.0%} of {between.children} children follow it",
+        f"and {between.follow:.0%} of {between.children} children follow it; {between.left_out} that are wrong without a "
+        "patch are left out",
         number=f"{between.follow:.0%}",
     )
 

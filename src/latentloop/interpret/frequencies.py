@@ -5,7 +5,8 @@ already: a model that keeps values adds something else then. Both functions are 
 with its answer in it. Of the one that fits, the part in a frequency group is subtracted wherever such a sum stands: on all
 triples at once, and in whole problems, iteration by iteration. To keep (0,0,0) and (a,a,a) alone is to average over all
 triples of one sum, which a model that is right everywhere survives; so the sharper question is asked where values enter the
-MLPs: which frequencies of each operand's value do they need there? The control is a random basis of functions of a value, of
+MLPs: which frequencies of each operand's value do they need there? What has another frequency of any operand is removed, be it
+of one value or of several that an earlier layer has combined. The control is a random basis of functions of a value, of
 which as many directions are kept, the strongest too. Cost: a roll-out of problems for each group.
 """
 
@@ -54,7 +55,7 @@ class Frequencies:
     solved: float
     """... and with all groups."""
     entering: Float[ndarray, "frequency"]
-    """Share of the energy of single values, where they enter the MLPs, at frequencies 1, 2, .. (p - 1) / 2."""
+    """Share of the energy where values enter the MLPs at frequencies 1, 2, .. (p - 1) / 2 of any of them."""
     triples_without_entering: Float[ndarray, "frequency"]
     """Share of triples right without one of these frequencies there."""
     triples_strongest: Float[ndarray, "count"]
@@ -128,43 +129,33 @@ def _answers(operation: str, values: list[int], modulus: int) -> Int[ndarray, "x
     return result[two[:, :, None], value]
 
 
-class Singles:
-    """The part of a function of three values that depends on one of them alone, by frequency.
-
-    These are the frequencies (0, 0, a) in any order. Means over two values give them: no transform over the cube is needed.
-    """
-
-    def __init__(self, grid: Float[Tensor, "x y z unit"]) -> None:
-        self.count = len(grid)
-        grid = grid.double()
-        others = [tuple(axis for axis in range(MAX_FAN_IN) if axis != kept) for kept in range(MAX_FAN_IN)]
-        means = torch.stack([grid.mean(axes) for axes in others]) - grid.mean((0, 1, 2))  # [operand, value, unit]
-        self.means = means
-        self.waves = torch.fft.rfft(means, dim=1, norm="ortho")  # [operand, frequency, unit]
-        self.numbers = np.arange(1, self.count // 2 + 1)
-
-    def energy(self) -> Float[ndarray, "frequency"]:
-        """Return the energy at frequencies a and -a together, over the whole cube, for a = 1, 2, .."""
-        found = self.count**2 * self.waves.abs().square().sum((0, 2)).numpy()[1:]
-        return found * np.where(2 * self.numbers == self.count, 1, 2)  # count / 2 is its own conjugate
-
-    def part(self, chosen: Int[ndarray, "some"]) -> Float[Tensor, "x y z unit"]:
-        """Return the part at the chosen frequencies."""
-        kept = torch.zeros(self.waves.shape[1], 1, dtype=torch.bool)
-        kept[torch.from_numpy(chosen)] = True
-        return _cube(torch.fft.irfft(self.waves * kept, n=self.count, dim=1, norm="ortho"))
-
-    def weakest(self, basis: Float[Tensor, "value direction"], removed: int) -> Float[Tensor, "x y z unit"]:
-        """Return the part in so many directions of an orthonormal basis, those with the least energy."""
-        found = torch.einsum("vd, ovu -> odu", basis, self.means)  # [operand, direction, unit]
-        chosen = found.square().sum((0, 2)).argsort()[:removed]
-        return _cube(torch.einsum("vd, odu -> ovu", basis[:, chosen], found[:, chosen]))
+def waves(count: int) -> list[Float[Tensor, "value direction"]]:
+    """Return an orthonormal basis of the functions of a value with frequency a, for a = 1, 2, .. count // 2."""
+    angle = 2 * np.pi * np.outer(np.arange(count), np.arange(1, count // 2 + 1)) / count  # [value, frequency]
+    both = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    found = []
+    for frequency in range(both.shape[1]):
+        size = np.linalg.norm(both[:, frequency], axis=0)
+        found.append(torch.from_numpy(both[:, frequency, size > 1e-6] / size[size > 1e-6]))  # count / 2 has no sine
+    return found
 
 
-def _cube(parts: Float[Tensor, "operand value unit"]) -> Float[Tensor, "x y z unit"]:
-    """Return the sum of three functions of one value each, on the cube."""
-    x, y, z = parts
-    return x[:, None, None] + y[:, None] + z
+def projector(basis: Float[Tensor, "value direction"]) -> Float[Tensor, "value value"]:
+    """Return the projection on what is constant and on an orthonormal basis of functions of mean 0."""
+    return basis @ basis.T + 1 / len(basis)
+
+
+def projected(grid: Float[Tensor, "x y z unit"], kept: Float[Tensor, "value value"]) -> Float[Tensor, "x y z unit"]:
+    """Apply a projection to each of the three values: whatever depends on any of them in another way is gone."""
+    for axis in range(MAX_FAN_IN):
+        grid = torch.tensordot(kept, grid, dims=([1], [axis])).movedim(0, axis)
+    return grid
+
+
+def energies(grid: Float[Tensor, "x y z unit"], basis: Float[Tensor, "value direction"]) -> Float[ndarray, "direction"]:
+    """Return the energy along each direction, of all three values together."""
+    along = [torch.tensordot(basis.T, grid, dims=([1], [axis])).square().sum((1, 2, 3)) for axis in range(MAX_FAN_IN)]
+    return torch.stack(along).sum(0).numpy()
 
 
 def random_basis(count: int, rng: np.random.Generator) -> Float[Tensor, "value direction"]:
@@ -176,26 +167,27 @@ def random_basis(count: int, rng: np.random.Generator) -> Float[Tensor, "value d
 def _entering(
     subject: Subject, before: Float[Tensor, "x y z unit"], sums: Tensor
 ) -> tuple[ndarray, ndarray, ndarray, ndarray]:
-    """Take frequencies of single values out of what enters the MLPs: one at a time, then all but the strongest; then,
-    for comparison, all but as many directions of a random basis."""
-    singles = Singles(before)
-    energy, numbers = singles.energy(), singles.numbers
-    answers = sums.flatten()
+    """Take frequencies of values out of what enters the MLPs: one at a time, then all but the strongest; then, for
+    comparison, all but as many directions of a random basis."""
+    grid, answers, count = before.double(), sums.flatten(), len(before)
+    by_frequency = waves(count)
+    energy = np.array([energies(grid, basis).sum() for basis in by_frequency])
 
-    def right(removed: Float[Tensor, "x y z unit"]) -> float:
-        entering = (before - removed.float()).flatten(0, 2)
+    def right(kept: Float[Tensor, "value value"]) -> float:
+        entering = projected(grid, kept).float().flatten(0, 2)
         said = torch.cat([_finished(subject, rows) for rows in entering.split(ROWS)])
         return float((said == answers).float().mean())
 
-    order = numbers[np.argsort(-energy)]
-    without = np.array([right(singles.part(numbers[number - 1 : number])) for number in numbers])
-    strongest = np.array([right(singles.part(order[count:])) for count in range(1, len(numbers) + 1)])
+    order = np.argsort(-energy)
+    without = [right(torch.eye(count).double() - basis @ basis.T) for basis in by_frequency]
+    kept = [torch.cat([by_frequency[place] for place in order[: some + 1]], dim=1) for some in range(len(order))]
+    strongest = [right(projector(basis)) for basis in kept]
     rng = generator(subject.settings.seed, INTERPRET, 10)
-    bases = [random_basis(singles.count, rng) for _ in range(DRAWS)]
-    # A frequency is two directions.
-    left = [max(singles.count - 1 - 2 * count, 0) for count in range(1, len(numbers) + 1)]
-    control = np.array([[right(singles.weakest(basis, removed)) for removed in left] for basis in bases]).mean(0)
-    return energy / max(float(energy.sum()), 1e-30), without, strongest, control
+    control = []
+    for drawn in (random_basis(count, rng) for _ in range(DRAWS)):
+        best = torch.from_numpy(np.argsort(-energies(grid, drawn)))
+        control.append([right(projector(drawn[:, best[: basis.shape[1]]])) for basis in kept])  # as many directions
+    return energy / max(float(energy.sum()), 1e-30), np.array(without), np.array(strongest), np.mean(control, axis=0)
 
 
 def _finished(subject: Subject, x: Float[Tensor, "row width"]) -> Int[Tensor, "row"]:

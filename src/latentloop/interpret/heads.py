@@ -1,7 +1,8 @@
 """Which heads move which operand? The variance of every head's output when one name, or one value, changes.
 
 Relative variance of a head, over samples that differ in one thing only: tr(Cov(output)) / E[|output|^2], at every token of
-the probe. Groups follow from it by a rule, not by eye. Cost: some 130 probes a name and 23 a value, for every scene.
+the probe. Groups follow from it by a rule, not by eye. A look-up may be shared out among heads by name, so it is probed with
+many names. Cost: some 130 probes a name and 23 a value, for every scene.
 """
 
 from dataclasses import dataclass
@@ -34,6 +35,10 @@ DOMINANCE = 2.0
 """A head belongs to what moves it this many times as much as anything else does."""
 LEAST_NORM = 0.02
 """A head whose squared output is below this share of the largest one's is ignored."""
+SERVED = 0.1
+"""Least share of all operands probed that a look-up head finds the value of."""
+LOOKUP_SCENES = 5
+"""Times as many scenes to find look-ups in as for all else."""
 OTHERS = "others"
 FREE_NAMES = 32
 """Names to vary a right-hand side over, where they must be free."""
@@ -55,12 +60,17 @@ class LayerHeads:
     """Groups of heads that bring an operand's name to the right-hand side: what changes with the name and not the value."""
     values_at_rhs: dict[str, list[int]]
     """Groups of heads that bring an operand's value to the right-hand side."""
-    lookups: list[int]
-    """Heads that bring the values of the operands to where the operands stand."""
+    lookup_share: Float[ndarray, "head"]
+    """Share of operands, of many names, whose value moves the head's output where the operand stands."""
     by_literal: Float[ndarray, "head"]
     """Relative variance at the right-hand side of a leaf, when the number it is defined by changes."""
     by_operation: Float[ndarray, "head"]
     """Relative variance at the right-hand side of the probe, when its operations change; 0 where there is one only."""
+
+    @property
+    def lookups(self) -> list[int]:
+        """Heads that bring the values of operands to where these stand, be it those of some names only."""
+        return np.flatnonzero(self.lookup_share >= SERVED).tolist()
 
     @property
     def shared(self) -> list[int]:
@@ -165,6 +175,7 @@ def analyze(subject: Subject) -> Heads:
     names = _moments(subject, "name")
     values = _moments(subject, "value")
     literals, operations = _others(subject)
+    lookup_shares = _lookup_shares(subject)
     layers = []
     for layer in range(len(subject.model.layers)):
         name_variance, name_norm = names[layer]
@@ -179,7 +190,7 @@ def analyze(subject: Subject) -> Heads:
                 norm=value_norm[:, -1],
                 names_at_rhs=_names_at_rhs(by_name, by_value, name_norm),
                 values_at_rhs=find_groups(by_value[:, -1], value_norm[:, -1].mean(0), OPERANDS),
-                lookups=_lookups(by_value, value_norm, positions),
+                lookup_share=lookup_shares[layer],
                 by_literal=literals[layer],
                 by_operation=operations[layer],
             )
@@ -205,11 +216,16 @@ def _names_at_rhs(by_name: ndarray, by_value: ndarray, norm: ndarray) -> dict[st
     return groups
 
 
-def _lookups(by_value: ndarray, norm: ndarray, positions: list[str]) -> list[int]:
-    """Find heads that, where each operand stands, depend on that operand's value."""
-    own = np.stack([by_value[which, positions.index(place)] for which, place in enumerate(OPERANDS)])  # [operand, head]
-    size = np.stack([norm[which, positions.index(place)] for which, place in enumerate(OPERANDS)]).mean(0)
-    return np.flatnonzero((own.min(0) >= THRESHOLD) & (size >= LEAST_NORM * size.max())).tolist()
+def _lookup_shares(subject: Subject) -> list[Float[ndarray, "head"]]:
+    """Return for every layer and head the share of operands whose own value moves it where they stand."""
+    moved: list[list[ndarray]] = [[] for _ in subject.model.layers]
+    for scene in subject.scenes(key=15, times=LOOKUP_SCENES):
+        for place in OPERANDS:
+            at = labels().index(place)
+            for parts, outputs in zip(moved, head_outputs(subject.model, varied_values(scene, place)), strict=True):
+                variance, norm = (one.numpy() for one in moments(outputs[:, :, at]))  # [head]
+                parts.append((relative_variance(variance, norm) >= THRESHOLD) & (norm >= LEAST_NORM * norm.max()))
+    return [np.mean(parts, axis=0) for parts in moved]
 
 
 def _others(subject: Subject) -> tuple[list[ndarray], list[ndarray]]:

@@ -2,8 +2,8 @@
 
 When a problem's node is computed, the residual stream at its right-hand side is replaced by what it is at the same node and
 iteration when the problem's leaves have other numbers: names stay, values change. If that vector is the state, the node's
-value becomes the other one, and at the next iteration every node that uses it is what the arithmetic says of it. Cost: three
-roll-outs of 64 problems.
+value becomes the other one, and at the next iteration every node that uses it is what the arithmetic says of it. Nodes that
+the model computes wrong without any patch say nothing, and are left out. Cost: three roll-outs of 64 problems.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,9 +38,11 @@ class BetweenIterations:
     taken: float
     """Share of them that decode to the other value."""
     children: int
-    """Nodes that use them and are computed at the next iteration."""
+    """Nodes that use them, are computed at the next iteration, and are what the arithmetic gives when nothing is patched."""
+    left_out: int
+    """Nodes that use them and are wrong without a patch."""
     follow: float
-    """Share of these that are what the arithmetic gives with the other value."""
+    """Share of the children that are what the arithmetic gives with the other value."""
     unmoved: float
     """Share that is what it would be without the patch."""
     restored: float
@@ -134,22 +136,29 @@ def _count(
     swaps: list[_Swap],
 ) -> BetweenIterations:
     taken, restored, kept, follow, unmoved = [], [], [], [], []
+    left_out = 0
     for swap in swaps:
         row, node, when = swap.row, swap.node, swap.iteration
         value = others[when][row, node]
         taken.append(moved[when][row, node] == value)
         restored.append(moved[when + 1][row, node] == plain[when][row, node])
         kept.append(moved[when + 1][row, node] == value)
-        expected = true_update(problems[row : row + 1], moved[when][row : row + 1, : problems.sizes[row]])[0]
+        expected, unpatched = (
+            true_update(problems[row : row + 1], state[when][row : row + 1, : problems.sizes[row]])[0]
+            for state in (moved, plain)
+        )
         uses = (problems.parents[row] == node).any(-1) & (depths[row] == depths[row, node] + 1)
         for child in np.flatnonzero(uses):
-            if expected[child] != plain[when + 1][row, child]:  # a product with 0 does not move
+            if unpatched[child] != plain[when + 1][row, child]:
+                left_out += 1
+            elif expected[child] != plain[when + 1][row, child]:  # a product with 0 does not move
                 follow.append(moved[when + 1][row, child] == expected[child] and taken[-1])
                 unmoved.append(moved[when + 1][row, child] == plain[when + 1][row, child])
     return BetweenIterations(
         patched=len(taken),
         taken=_mean(taken),
         children=len(follow),
+        left_out=left_out,
         follow=_mean(follow),
         unmoved=_mean(unmoved),
         restored=_mean(restored),

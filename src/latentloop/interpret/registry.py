@@ -109,7 +109,7 @@ ANALYSES: dict[str, Analysis] = {
         kind=heads.Heads,
         run=lambda subject, results: heads.analyze(subject),
         conditions=PROBED,
-        version=2,
+        version=3,
     ),
     "circuits": Analysis(
         title="What head groups copy",
@@ -164,7 +164,7 @@ ANALYSES: dict[str, Analysis] = {
         needs=("heads",),
         conditions=PROBED,
         reads=("samples",),
-        version=3,
+        version=4,
     ),
     "fourier": Analysis(
         title="Arithmetic in frequencies",
@@ -172,7 +172,7 @@ ANALYSES: dict[str, Analysis] = {
         kind=fourier.Spectra,
         run=lambda subject, results: fourier.analyze(subject),
         conditions=(*PROBED, _has_mlp, _frequencies, _group_operation),
-        version=3,
+        version=4,
     ),
     "errors": Analysis(
         title="Where errors come from",
@@ -183,7 +183,7 @@ ANALYSES: dict[str, Analysis] = {
         conditions=(*PROBED, _two_layers),
         unfound=lambda results: errors.unfound(results["heads"]),
         reads=("instances",),
-        version=3,
+        version=4,
     ),
     "sharpness": Analysis(
         title="Attention by size",
@@ -191,7 +191,7 @@ ANALYSES: dict[str, Analysis] = {
         kind=sharpness.Sharpness,
         run=lambda subject, results: sharpness.analyze(subject),
         conditions=(_latent,),
-        version=3,
+        version=4,
     ),
     "recompute": Analysis(
         title="After it is done",
@@ -206,7 +206,7 @@ ANALYSES: dict[str, Analysis] = {
         kind=iterations.BetweenIterations,
         run=lambda subject, results: iterations.analyze(subject),
         conditions=(_latent, _adaptive),
-        version=2,
+        version=3,
     ),
     "drift": Analysis(
         title="The state over time",

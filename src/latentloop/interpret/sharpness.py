@@ -1,6 +1,7 @@
 """Does attention stay sharp as problems grow? Its entropy by size, and what happens when it is made sharper still.
 
-Entropies are means over right-hand sides and over operands, in nats, each at the iteration at which its equation is computed
+Entropies are means over right-hand sides and over operands, in nats, each at the iteration at which its equation is computed;
+heads may share look-ups out by name, so that of a look-up is the entropy of the head that does it
 (where the number of iterations is fixed: all of them at the last one). A layer that looks things up should not mind if all
 scores are multiplied by a large number; one that mixes on purpose does. Cost: a few problems of every size, and a roll-out for
 each layer.
@@ -8,7 +9,6 @@ each layer.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from latentloop.tokens.state import Layout, encode_state, with_values
 
 PROBLEMS = 4
 """Of each size."""
+MEASURES = ("rhs", "operands", "lookup", "weight")
 SHARPER = 100.0
 """What scores are multiplied by."""
 
@@ -41,6 +42,10 @@ class Sharpness:
     """For each layer: at right-hand sides ..."""
     at_operands: list[Float[ndarray, "size _head"] | None]
     """... and at operands; None where the layer is computed at right-hand sides alone."""
+    lookup: list[Float[ndarray, "size"] | None]
+    """Of the head that attends most to where the operand is defined, at each operand; None also where a window hides that."""
+    lookup_weight: list[Float[ndarray, "size"] | None]
+    """That head's attention to it."""
     solved: float
     sharpened: list[float]
     """Share of problems solved when one layer's scores are multiplied, for each layer."""
@@ -58,6 +63,12 @@ def analyze(subject: Subject) -> Sharpness:
     sizes = sorted(size for size in SIZES if 8 <= size <= max(subject.size.nodes, 8) and size <= subject.task.names)
     layers = len(subject.model.layers)
     found = [[_problem(subject, size, number) for number in range(PROBLEMS)] for size in sizes]
+
+    def by_size(layer: int, what: str) -> Float[ndarray, "size *more"] | None:
+        if found[0][0][layer][what] is None:
+            return None
+        return np.stack([np.mean([one[layer][what] for one in some], axis=0) for some in found])
+
     problems = ablation_problems(subject)
     sharpened = []
     for layer in range(layers):
@@ -65,41 +76,43 @@ def analyze(subject: Subject) -> Sharpness:
             sharpened.append(solved_share(subject, problems)[0])
     return Sharpness(
         sizes=sizes,
-        at_rhs=[_means([[one[layer][0] for one in some] for some in found]) for layer in range(layers)],
-        at_operands=[
-            None if found[0][0][layer][1] is None else _means([[one[layer][1] for one in some] for some in found])
-            for layer in range(layers)
-        ],
+        at_rhs=[by_size(layer, "rhs") for layer in range(layers)],  # pyrefly: ignore
+        at_operands=[by_size(layer, "operands") for layer in range(layers)],
+        lookup=[by_size(layer, "lookup") for layer in range(layers)],
+        lookup_weight=[by_size(layer, "weight") for layer in range(layers)],
         solved=solved_share(subject, problems)[0],
         sharpened=sharpened,
         nodes=problems.width,
     )
 
 
-def _means(found: Sequence[Sequence[Any]]) -> Float[ndarray, "size head"]:
-    """Return the mean over the problems of each size."""
-    return np.stack([np.mean(some, axis=0) for some in found])
-
-
-def _problem(subject: Subject, size: int, number: int) -> list[tuple[ndarray, ndarray | None]]:
-    """Return the entropy of every head of every layer, at right-hand sides and, if computed, at operands, in one problem."""
+def _problem(subject: Subject, size: int, number: int) -> list[dict[str, ndarray | None]]:
+    """Return for every layer what one problem gives: entropies at right-hand sides, at operands, and of look-ups."""
     model = subject.model
     problems = published_problems(subject.task, size, 1, skip=number)
     depths = torch.from_numpy(solve(problems).depths[0].astype(np.int64))
-    sums: list[dict[str, list[Tensor]]] = [{"rhs": [], "operands": []} for _ in model.layers]
+    sums: list[dict[str, list[Tensor]]] = [{what: [] for what in MEASURES} for _ in model.layers]
     for iteration, seen, layout in _iterations(subject, problems, int(depths.max())):
         nodes = torch.arange(len(depths)) if not model.method.row.adaptive else (depths == iteration).nonzero()[:, 0]
-        operands = layout.operand[0, nodes]
+        there = layout.operand[0, nodes] > 0
+        operands = layout.operand[0, nodes][there]
+        definitions = layout.rhs[0, layout.parent[0, nodes][there]]
         for layer, found in enumerate(sums):
-            by_query = entropy(seen[layer]).transpose(1, 2)  # [1, query, head]
+            pattern = seen[layer]
+            by_query = entropy(pattern).transpose(1, 2)  # [1, query, head]
             found["rhs"].append(at_nodes(by_query, layout)[0, nodes].cpu())
-            if computed_everywhere(by_query, layout):
-                found["operands"].append(by_query[0, operands[operands > 0]].cpu())
-    return [(_mean(found["rhs"]), _mean(found["operands"]) if found["operands"] else None) for found in sums]
+            if not computed_everywhere(by_query, layout):
+                continue
+            found["operands"].append(by_query[0, operands].cpu())
+            if pattern.shape[-1] == layout.mask.shape[1]:  # keys are tokens, not distances
+                weight, best = pattern[0, :, operands, definitions].max(0)  # [operand]
+                found["weight"].append(weight.cpu())
+                found["lookup"].append(by_query[0, operands, best].cpu())
+    return [{what: _mean(parts) for what, parts in found.items()} for found in sums]
 
 
-def _mean(parts: Sequence[Tensor]) -> Float[ndarray, "head"]:
-    return torch.cat(list(parts)).mean(0).numpy()
+def _mean(parts: Sequence[Tensor]) -> Float[ndarray, "*head"] | None:
+    return torch.cat(list(parts)).mean(0).numpy() if parts else None
 
 
 def _iterations(subject: Subject, problems: Problems, deepest: int) -> Iterator[tuple[int, list[Tensor], Layout]]:

@@ -87,10 +87,11 @@ class Subject:
         """Its language."""
         return self.trained.run.task
 
-    def scenes(self, *, free: int = 1, key: int = 0) -> Iterator[Scene]:
-        """Yield the problems that probes are appended to, with so many ``free`` names where names must not repeat."""
+    def scenes(self, *, free: int = 1, key: int = 0, times: int = 1) -> Iterator[Scene]:
+        """Yield the problems that probes are appended to, with so many ``free`` names where names must not repeat; ``times``
+        as many as in the settings."""
         nodes = scene_nodes(self.task, self.size.nodes, repeats=self.size.repeats, free=free)
-        for number in range(self.settings.scenes):
+        for number in range(times * self.settings.scenes):
             yield make_scene(self.task, nodes, generator(self.settings.seed, INTERPRET, key, number))
 
 

@@ -155,7 +155,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
             offset = (place - (len(panel.lines) - 1) / 2) * width
             bars = axes.bar(np.arange(len(panel.x)) + offset, line.y, width, color=color, label=line.name)
             if panel.numbers:
-                axes.bar_label(bars, [f"{value:.2f}" for value in line.y], fontsize=6, rotation=90, padding=2)
+                axes.bar_label(bars, [f"{value:.2f}" for value in line.y], fontsize=7, rotation=90, padding=2)
         elif panel.kind == "lines":
             dashes = "--" if line.dashed else "-"
             axes.plot(

@@ -13,8 +13,12 @@ from latentloop.interpret.sinks import Sinks
 from latentloop.report.charts import COLORS, MOST_COLUMNS, Chart, Charts, Diagram, Edge, Line, Node, Panel
 
 BINS = 24
+SHOWN_HEADS = 4
+"""Heads of a layer whose attention is shown, those of groups first."""
 SHOWN_KEYS = 28
 """Last tokens that an attention map shows."""
+GROUP_KINDS = {"names_at_rhs": "name", "values_at_rhs": "value", "lookups": "look-up"}
+"""What a group of heads brings."""
 FAINT = 0.1
 """Share of answers that move for an arrow to be drawn; the more of them, the thicker it is."""
 
@@ -127,7 +131,21 @@ def flow_charts(result: Flow) -> Charts:
         f"Share of answers that become those of another value, or name, when one token's activation is patched ({result.pairs}"
         " pairs for each operand). Of the last layer only the right-hand side is patched: nothing else is read there."
     )
-    return {"flow": Chart(panels=panels, columns=min(MOST_COLUMNS, len(panels) // 2), height=2.4, caption=caption)}
+    found: dict[str, Chart | Diagram] = {
+        "flow": Chart(panels=panels, columns=min(MOST_COLUMNS, len(panels) // 2), height=2.4, caption=caption)
+    }
+    if result.groups:
+        layers = sorted({group.layer for group in result.groups})
+        bars = []
+        for layer in layers:
+            mine = [group for group in result.groups if group.layer == layer]
+            names = [f"{kind} of {place}" for kind, place in ((GROUP_KINDS[one.kind], one.operand) for one in mine)]
+            line = Line(name="", y=[group.moved for group in mine])
+            title = f"layer {layer + 1}"
+            bars.append(Panel(kind="bars", title=title, x=names, lines=[line], y_label="share", top=1.2, numbers=True))
+        caption = "Share of answers that move when one group of heads is patched alone, where its operand is read."
+        found["flow-groups"] = Chart(panels=bars, columns=len(bars), height=3.0, width=3.6, caption=caption)
+    return found
 
 
 def ablation_charts(result: Ablations) -> Charts:
@@ -154,7 +172,8 @@ def ablation_charts(result: Ablations) -> Charts:
         f"{result.problems} problems of {result.nodes} nodes without one part: "
         "the output of a group or head is its mean, that of an MLP is 0."
     )
-    return {"ablation": Chart(panels=panels, columns=1 if len(result.parts) > 24 else 2, height=3.4, caption=caption)}
+    columns = 1 if len(result.parts) > 24 else 2
+    return {"ablation": Chart(panels=panels, columns=columns, height=3.4, width=9.0 / columns, caption=caption)}
 
 
 def sinks_charts(result: Sinks) -> Charts:
@@ -164,7 +183,7 @@ def sinks_charts(result: Sinks) -> Charts:
         mine = sorted((one for one in result.maps if one.layer == layer), key=lambda one: -one.operands)
         named = [int(name.rpartition(" ")[2]) for name in result.sinks if name.startswith(f"layer {layer + 1},")]
         strongest = mine[0].weights[:, -1].max(-1).argsort()[::-1].tolist()
-        for head in list(dict.fromkeys([*named, *strongest]))[:2]:
+        for head in list(dict.fromkeys([*named, *strongest]))[:SHOWN_HEADS]:
             for one in mine:
                 columns = one.columns[-SHOWN_KEYS:]
                 title = f"layer {layer + 1}, head {head}: {one.operands} operand{'s' * (one.operands > 1)}"
@@ -225,6 +244,12 @@ def circuit_diagram(heads: Heads, flow: Flow) -> Diagram:
             if layer < last and brought >= FAINT:
                 arrow(node(row, at), node(row + 1, place), "value", brought, color)
                 at = place
+    for place in OPERANDS:  # what was brought to an operand stays there until it is used
+        touched = [row for row in range(1, len(layers)) if any(node(row, place) in (e.start, e.end) for e in edges)]
+        edges += [
+            Edge(start=node(row, place), end=node(row + 1, place), label="stream", color="#777777", width=1.0)
+            for row in range(min(touched, default=0), max(touched, default=0))
+        ]
     arrived = {edge.end for edge in edges if edge.label.startswith("value")}
     gathered = [row for row in range(1, len(layers)) if node(row, RHS) in arrived]
     edges += [

@@ -1,6 +1,7 @@
 """The report of an interpretation: figures as PNG, and one offline HTML page, from the results in a folder alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from latentloop.interpret.claims import STATEMENTS, Claim
 from latentloop.interpret.registry import ANALYSES
 from latentloop.interpret.study import MODEL, VERDICTS, Study, read_study
 from latentloop.report.charts import Chart, Charts, Diagram, draw, plotly
-from latentloop.report.circuit_figures import circuit_diagram
+from latentloop.report.circuit_figures import GROUP_KINDS, circuit_diagram
 from latentloop.report.page import Block, FigureBlock, Number, Page, Section, Verdict, write_page
 from latentloop.report.study_figures import FIGURES
 
@@ -53,12 +54,22 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
 
 
-def study_page(
-    study: Study, charts: Mapping[str, Charts], model: Mapping[str, Any], verdicts: Mapping[str, Any]
-) -> Page:
-    """Return the page: the circuit and all verdicts, then a section for each analysis."""
-    name = model.get("checkpoint", "a model")
-    sections = [_summary(study, charts.get("circuit", {}))]
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What a study says of one analysis: question, numbers, pictures, verdict."""
+
+    title: str
+    question: str
+    numbers: Sequence[Number]
+    charts: Charts
+    claims: Sequence[Claim]
+    """Those that rest on it."""
+    verdict: Verdict
+
+
+def study_parts(study: Study, charts: Mapping[str, Charts]) -> list[Part]:
+    """Return what there is to say of each analysis that was run."""
+    parts = []
     for analysis, row in ANALYSES.items():
         if analysis not in study.stored:
             continue
@@ -66,13 +77,44 @@ def study_page(
         claims = [claim for claim in study.claims if analysis in STATEMENTS[claim.name].needs]
         if stored.result is None:
             verdict = Verdict(kind="open", text=f"does not apply: {stored.reason}")
-            sections.append(Section(heading=row.title, blocks=[row.question], verdict=verdict))
+            parts.append(
+                Part(title=row.title, question=row.question, numbers=[], charts={}, claims=[], verdict=verdict)
+            )
             continue
-        blocks: list[Block] = [row.question, *_numbers(analysis, stored.result)]
-        blocks += [_figure(chart) for chart in charts[analysis].values()]
-        if claims:
-            blocks.append(_listed(claims))
-        sections.append(Section(heading=row.title, blocks=blocks, verdict=_overall(claims)))
+        parts.append(
+            Part(
+                title=row.title,
+                question=row.question,
+                numbers=_numbers(analysis, stored.result),
+                charts=charts[analysis],
+                claims=claims,
+                verdict=_overall(claims),
+            )
+        )
+    return parts
+
+
+def study_page(
+    study: Study, charts: Mapping[str, Charts], model: Mapping[str, Any], verdicts: Mapping[str, Any]
+) -> Page:
+    """Return the page: the circuit and all verdicts, then a section for each analysis."""
+    name = model.get("checkpoint", "a model")
+    sections = [_summary(study, charts.get("circuit", {}))]
+    for part in study_parts(study, charts):
+        blocks: list[Block] = [part.question, *part.numbers, *(_figure(chart) for chart in part.charts.values())]
+        blocks += [_listed(part.claims)] if part.claims else []
+        sections.append(Section(heading=part.title, blocks=blocks, verdict=part.verdict))
+    return Page(
+        title=f"Inside {name}",
+        intro=about_study(study, model),
+        sections=sections,
+        configuration=model.get("config", {}),
+        provenance=verdicts.get("provenance", {}),
+    )
+
+
+def about_study(study: Study, model: Mapping[str, Any]) -> str:
+    """Say which model it is, and what it was studied on."""
     size = study.size
     about = f"Method `{model.get('method', '-')}`, model `{model.get('name', '-')}`."
     if size is not None:
@@ -82,13 +124,7 @@ def study_page(
             about += f" The probe's right-hand side {names}; {size.probes_right:.0%} of probes are answered right."
     if study.left_out:
         about += f" Left out, as they are of other weights: {', '.join(study.left_out)}."
-    return Page(
-        title=f"Inside {name}",
-        intro=about,
-        sections=sections,
-        configuration=model.get("config", {}),
-        provenance=verdicts.get("provenance", {}),
-    )
+    return about
 
 
 def _summary(study: Study, circuit: Charts) -> Section:
@@ -103,7 +139,7 @@ def _summary(study: Study, circuit: Charts) -> Section:
     return Section(heading="What was found", blocks=blocks)
 
 
-def _listed(claims: list[Claim]) -> str:
+def _listed(claims: Sequence[Claim]) -> str:
     """Return statements with their verdicts, what was measured and what the intervention gave, as a list."""
     lines = []
     for claim in claims:
@@ -114,10 +150,10 @@ def _listed(claims: list[Claim]) -> str:
     return "\n".join(lines)
 
 
-def _overall(claims: list[Claim]) -> Verdict | None:
+def _overall(claims: Sequence[Claim]) -> Verdict:
     asked = [claim for claim in claims if claim.verdict in ASKED]
     if not asked:
-        return None
+        return Verdict(kind="open", text="no statement rests on it: the numbers are all it says")
     held = sum(claim.verdict == "supported" for claim in asked)
     kind = "yes" if held == len(asked) else "no" if held == 0 else "partly"
     return Verdict(kind=kind, text=f"{held} of {len(asked)} statements that rest on it are supported")
@@ -140,7 +176,17 @@ def _numbers(analysis: str, result: Any) -> list[Number]:
                 )
             ]
         case "flow":
-            return [Number(value=f"{result.right:.0%}", label="of unpatched probes right")]
+            return [
+                Number(value=f"{result.right:.0%}", label="of unpatched probes right"),
+                *(
+                    Number(
+                        value=f"{one.moved:.0%}",
+                        label=f"of answers move with layer {one.layer + 1}, {GROUP_KINDS[one.kind]} of {one.operand}",
+                        detail=f"heads {', '.join(map(str, one.heads))} patched alone",
+                    )
+                    for one in result.groups
+                ),
+            ]
         case "residual":
             return [
                 Number(value=f"{np.median(change):.2f}", label=name, detail="median relative change")
@@ -166,9 +212,14 @@ def _numbers(analysis: str, result: Any) -> list[Number]:
                 for one in result.patterns
             ]
         case "errors":
+            told = "" if result.told else ", which thresholds do not tell here"
             return [
-                Number(value=f"{count:,}", label=f"wrong: {source}", detail=f"of {result.checked:,} values")
-                for source, count in result.counts.items()
+                *(
+                    Number(value=f"{count:,}", label=f"wrong: {source}{told}", detail=f"of {result.checked:,} values")
+                    for source, count in result.counts.items()
+                ),
+                Number(value=f"{result.below('attention'):.0%}", label="of right values' look-ups below the threshold"),
+                Number(value=f"{result.below('cosine'):.0%}", label="of right values' cosines below it"),
             ]
         case "ablation":
             return [Number(value=f"{result.solved:.0%}", label="solved with all parts")]
@@ -194,6 +245,14 @@ def _numbers(analysis: str, result: Any) -> list[Number]:
                     detail=f"{found[0].mean():.2f} at N = {result.sizes[0]}",
                 )
                 for layer, found in enumerate(result.at_rhs)
+            ] + [
+                Number(
+                    value=f"{found[-1]:.2f} nats",
+                    label=f"layer {layer + 1}, the head that looks an operand up, N = {result.sizes[-1]}",
+                    detail=f"{found[0]:.2f} at N = {result.sizes[0]}; attention to the definition {weight[-1]:.2f}",
+                )
+                for layer, (found, weight) in enumerate(zip(result.lookup, result.lookup_weight, strict=True))
+                if found is not None
             ]
         case "recompute":
             return [
@@ -201,7 +260,13 @@ def _numbers(analysis: str, result: Any) -> list[Number]:
                 Number(value=f"{result.kept:.0%}", label="kept"),
             ]
         case "iterations":
-            return [Number(value=f"{result.follow:.0%}", label="of children follow a patched value")]
+            return [
+                Number(
+                    value=f"{result.follow:.0%}",
+                    label="of children follow a patched value",
+                    detail=f"of {result.children}; {result.left_out} are wrong without a patch",
+                )
+            ]
         case "drift":
             return [
                 Number(

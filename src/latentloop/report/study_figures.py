@@ -1,6 +1,6 @@
 """The figures of an interpretation, each from one result alone: the paper's, and those of the causal checks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from latentloop.interpret.drift import Drift
 from latentloop.interpret.embeddings import NewValues
 from latentloop.interpret.errors import ATTENTION, COSINE, Errors
-from latentloop.interpret.fourier import Spectra
+from latentloop.interpret.fourier import Site, Spectra
 from latentloop.interpret.iterations import BetweenIterations
 from latentloop.interpret.probes import OPERANDS
 from latentloop.interpret.recompute import Recomputation
@@ -22,13 +22,18 @@ BINS = 24
 
 def residual_charts(result: Changes) -> Charts:
     """Histograms of the relative change."""
-    edges = np.linspace(0, float(result.change.max()) * 1.05 + 1e-6, BINS + 1)
+    edges = np.geomspace(max(float(result.change.min()) / 1.1, 1e-4), float(result.change.max()) * 1.1 + 1e-3, BINS + 1)
     lines = [
-        Line(name=name, y=np.histogram(change, edges)[0])
+        Line(name=name, y=np.histogram(change.clip(edges[0]), edges)[0])
         for name, change in zip(result.mlps, result.change, strict=True)
     ]
     panel = Panel(
-        kind="steps", x=edges, lines=lines, x_label="|change| / |before|", y_label=f"of {result.change.shape[1]} probes"
+        kind="steps",
+        x=edges,
+        lines=lines,
+        log_x=True,
+        x_label="|change| / |before|",
+        y_label=f"of {result.change.shape[1]} probes",
     )
     return {
         "residual": Chart(
@@ -46,21 +51,29 @@ def embeddings_charts(result: NewValues) -> Charts:
             continue
         size = len(similarity) // len(OPERANDS)
         labels = [
-            f"{place} {result.symbols[value]}" if value % 6 == 0 and value < 20 else ""
+            f"{place} {result.symbols[value]}" if value % 6 == 0 and value < min(20, size) else ""
             for place in OPERANDS
             for value in range(size)
         ]
-        panels.append(
-            Panel(kind="heatmap", title=title, x=[""] * len(labels), y=labels, z=similarity, low=-1.0, high=1.0)
-        )
+        panels.append(Panel(kind="heatmap", title=title, x=labels, y=labels, z=similarity, low=-1.0, high=1.0))
     return {
         "embeddings": Chart(
             panels=panels,
             columns=len(panels),
-            height=4.2,
-            caption="Cosine similarity of new-value embeddings, operand by operand.",
+            height=4.4,
+            width=4.9,
+            caption="Cosine similarity of new-value embeddings, operand by operand. In those from weights, N/A and empty come "
+            "after an operand's numbers.",
         )
     }
+
+
+def shown_sites(sites: Sequence[Site]) -> list[Site]:
+    """Return the places whose histograms are drawn: before and after the units of the first and the last MLP, and the end."""
+    units = [site for site in sites if site.name.endswith("activation")]
+    return list(
+        {site.name: site for site in (*units[:2], *units[-2:], *sites[-2 if len(units) < 4 else -1 :])}.values()
+    )
 
 
 def fourier_charts(result: Spectra) -> Charts:
@@ -92,12 +105,13 @@ def fourier_charts(result: Spectra) -> Charts:
             x_label="norm",
         )
         for pattern in result.patterns
-        for site in (*pattern.sites[:2], *pattern.sites[-2:])
+        for site in shown_sites(pattern.sites)
     ]
     found["fourier-histograms"] = Chart(
         panels=histograms,
-        columns=4,
+        columns=len(shown_sites(result.patterns[0].sites)),
         height=2.9,
+        width=2.7,
         caption="Norms of the transform at single frequencies, by group: a row for each operation.",
     )
     checks = []
@@ -158,6 +172,8 @@ def errors_charts(result: Errors) -> Charts:
                 Line(name="right", y=counts[which, 1], color=COLORS[0]),
                 Line(name="wrong", y=counts[which, 0], color=COLORS[3]),
             ]
+            if title.startswith("cosine") and not result.grouped:
+                place = f"all heads, at {place}"
             name = f"{place}: {title}"
             panels.append(Panel(kind="steps", title=name, x=edges, lines=lines, log_y=True, threshold=threshold))
     return {
@@ -178,6 +194,8 @@ def sharpness_charts(result: Sharpness) -> Charts:
         for title, found in (("right-hand sides", rhs), ("operands", operands)):
             if found is not None:
                 lines = [Line(name=f"head {head}", y=found[:, head]) for head in range(found.shape[1])]
+                best = result.lookup[layer] if title == "operands" else None
+                lines += [] if best is None else [Line(name="head that looks up", y=best, color="#000000", dashed=True)]
                 panels.append(
                     Panel(
                         kind="lines",
