@@ -121,18 +121,16 @@ def check_seed(seed: int) -> None:
 
 def changed(config: Config, **settings: Any) -> Any:
     """Return a configuration with some settings replaced, wherever in it they are."""
-    own = {name: value for name, value in settings.items() if name in _settings(type(config))}
-    inner: dict[str, Any] = {}
+    new = {name: value for name, value in settings.items() if name in _settings(type(config))}
+    left = {name: value for name, value in settings.items() if name not in new}  # for the parts
     for field in fields(config):
         part = getattr(config, field.name)
-        if isinstance(part, Config) and field.name not in own:
-            theirs = {name: value for name, value in settings.items() if name not in own and _has(part, name)}
-            inner |= {field.name: changed(part, **theirs)} if theirs else {}
-            own |= dict.fromkeys(theirs, None)
-    missing = settings.keys() - own.keys()
-    if missing:
-        raise UserError(f"unknown setting {sorted(missing)[0]!r} in the {config.title}")
-    return replace(config, **{n: v for n, v in settings.items() if n in _settings(type(config))}, **inner)
+        if isinstance(part, Config) and field.name not in new:
+            theirs = {name: left.pop(name) for name in list(left) if _has(part, name)}
+            new |= {field.name: changed(part, **theirs)} if theirs else {}
+    if left:
+        raise UserError(f"unknown setting {min(left)!r} in the {config.title}")
+    return replace(config, **new)
 
 
 def _has(config: Config, name: str) -> bool:

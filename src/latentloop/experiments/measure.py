@@ -15,13 +15,13 @@ from latentloop.evaluate.rollout import roll_out
 from latentloop.experiments.jobs import MINUTES, TIMED, Evaluation, Job
 from latentloop.experiments.scores import labels
 from latentloop.experiments.store import FORMAT, Result
-from latentloop.files import parse_json
 from latentloop.provenance import provenance
 from latentloop.task.oracle import solve
 from latentloop.task.splits import published_problems
 from latentloop.train.checkpoint import CONFIG
 from latentloop.train.cost import estimate
 from latentloop.train.devices import make_fabric
+from latentloop.train.log import read_log
 from latentloop.train.loop import train
 
 ALLOWED = (1, 2, 4, 16)
@@ -55,7 +55,7 @@ def measure(
     if outcome.reason != "done":
         raise Interrupted
     trained = LatentLoop.from_pretrained(folder / "last", device=fabric.device.type)
-    document = result(job, trained, _curve(folder / "metrics.jsonl"))
+    document = result(job, trained, _curve(folder))
     if weights is not None:
         shutil.rmtree(weights / job.name, ignore_errors=True)
         trained.save_pretrained(weights / job.name)
@@ -70,11 +70,7 @@ def measure_again(job: Job, before: Result, weights: Path) -> Result:
 
 def told(job: Job, runs: Path) -> dict[str, Any]:
     """Return how far the training of a job is, from the last line of its metrics."""
-    path = run_folder(job, runs) / "metrics.jsonl"
-    try:
-        rows = [parse_json(line) for line in path.read_bytes().splitlines()[-3:]]
-    except (OSError, ValueError):  # not begun, or a line that is being written
-        return {}
+    rows = read_log(run_folder(job, runs))
     return next(({"step": row["step"], "seconds": row["seconds"]} for row in rows[::-1] if "seconds" in row), {})
 
 
@@ -147,10 +143,9 @@ def allowed(trained: LatentLoop, wanted: Evaluation) -> dict[str, dict[str, floa
     return found
 
 
-def _curve(path: Path) -> dict[str, list[int | float | None]]:
+def _curve(folder: Path) -> dict[str, list[int | float | None]]:
     """Return a run's learning curve as columns, thinned out."""
-    rows = [parse_json(line) for line in path.read_bytes().splitlines()]
-    rows = [row for row in rows if row["kind"] == "train"]
+    rows = [row for row in read_log(folder) if row["kind"] == "train"]
     every = -(-len(rows) // CURVE_POINTS)
     rows = rows[every - 1 :: every]
     names = [name for name in rows[-1] if name not in ("kind", "lr") and isinstance(rows[-1][name], int | float)]

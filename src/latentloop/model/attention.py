@@ -1,4 +1,17 @@
-"""Causal attention, step by step: one path for all encodings, for all positions or some of them."""
+"""Causal attention, step by step: one path for all encodings, for all positions or some of them.
+
+What mixes the values depends on the layer and on who asks:
+
+    layer                                                what mixes
+    windowed                                             _windowed: a band of queries with the keys that they see
+    global, in training, where the encoding has one      the encoding's own kernel (DeBERTa's), by _by_encoding
+    global, where scores are products of q and k alone   _fused: one kernel of PyTorch's
+    global, all else; or scores and patterns are asked   _explicit: scores, softmax and products, block by block
+
+A caller may bring its own ``mix``, as solving does to look things up once for many updates (``latentloop.model.lookups``).
+``index`` says that ``x`` has a row for each distinct token, ``chosen`` that some positions alone are asked, ``visible`` that
+rows begin at different places, and ``cache`` that keys of earlier tokens are kept.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -139,16 +152,16 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "batch head query dim"]:
         """Return mixed values where each query sees all keys up to its own: by the fused kernel if that can do it."""
         self_sink = positions.self_sink and self.layer == 0
-        own = self._by_encoding(queries, keys, values, positions, scale) if chosen is None and visible is None else None
-        plain = positions.fusable and chosen is None and not (self_sink and visible is not None)
-        fused = plain or own is not None
         z = None
-        if not fused or self.tap.wants("scores") or self.tap.wants("pattern"):
-            z = self._explicit(
-                queries, keys, values, positions, scale, chosen, visible, self_sink=self_sink, fused=fused
+        if chosen is None and visible is None:
+            z = self._by_encoding(queries, keys, values, positions, scale)
+        if z is None and positions.fusable and chosen is None and not (self_sink and visible is not None):
+            z = self._fused(queries, keys, values, visible, self_sink=self_sink)
+        if z is None or self.tap.wants("scores") or self.tap.wants("pattern"):
+            explicit, replaced = self._explicit(
+                queries, keys, values, positions, scale, chosen, visible, self_sink=self_sink
             )
-        if z is None:
-            z = self._fused(queries, keys, values, visible, self_sink=self_sink) if own is None else own
+            z = explicit if z is None or replaced else z  # to look changes no bit
         return z
 
     def _by_encoding(
@@ -194,18 +207,12 @@ class Attention(nn.Module):
         visible: Tensor | None,
         *,
         self_sink: bool,
-        fused: bool,
-    ) -> Float[Tensor, "batch head query dim"] | None:
-        """Return mixed values, computed a block of queries at a time.
-
-        Where a ``fused`` kernel can do it, return None unless a listener replaced something: the kernel's result counts,
-        so that looking changes no bit.
-        """
+    ) -> tuple[Float[Tensor, "batch head query dim"], bool]:
+        """Return mixed values, computed a block of queries at a time, and whether a listener replaced something."""
         length, columns = queries.shape[-2], keys.shape[-2]
         seen: dict[str, Tensor] = {}
         noise = self._noise(queries) if chosen is None else None
         mixed: list[Tensor] = []
-        waiting: list[tuple[Tensor, Tensor | None]] = []
         replaced = False
         block = BLOCK if chosen is None else length
         for start in range(0, length, block):
@@ -235,11 +242,8 @@ class Attention(nn.Module):
             replaced = replaced or scores is not computed or pattern is not weights
             if self.dropout and self.training:
                 pattern = F.dropout(pattern, self.dropout)
-            waiting.append((pattern, itself))
-            if replaced or not fused:
-                given = [weight if own is None else weight.masked_fill(own, 0.0) for weight, own in waiting]
-                mixed += [weight @ values[:, :, : weight.shape[-1]] for weight in given]  # [batch, head, block, dim]
-                waiting.clear()
+            given = pattern if itself is None else pattern.masked_fill(itself, 0.0)
+            mixed.append(given @ values[:, :, :reach])  # [batch, head, block, dim]
             for name, part, fill in (("scores", scores, -torch.inf), ("pattern", pattern, 0.0)):
                 if self.tap.wants(name):
                     if name not in seen:
@@ -247,7 +251,7 @@ class Attention(nn.Module):
                     seen[name][:, :, start:end, :reach] = part
         for name, whole in seen.items():
             self.tap.record(name, whole)
-        return None if waiting else torch.cat(mixed, dim=2)
+        return torch.cat(mixed, dim=2), replaced
 
     def _hide_later(
         self,

@@ -1,5 +1,6 @@
 """The page of results: verdicts, figures and runs as Markdown, from what is stored."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -55,6 +56,21 @@ def verdicts(results: Mapping[str, Result], drawn: Drawn) -> str:
         for verdict in decide_all(results)
     ]
     return table(["claim", "verdict", "where"], lines)
+
+
+def score(results: Mapping[str, Result], drawn: Drawn) -> str:
+    """Say in a line how the claims stand: the paper's, and ours."""
+    outcomes: dict[str, Counter[str]] = {"paper": Counter(), "ours": Counter()}
+    for verdict in decide_all(results):
+        outcomes["ours" if verdict.claim.sentence.startswith("Ours:") else "paper"][verdict.outcome] += 1
+    said = {
+        whose: ", ".join(f"{count} {outcome}" for outcome, count in counted.most_common())
+        for whose, counted in outcomes.items()
+    }
+    return (
+        f"Of the paper's {outcomes['paper'].total()} claims: {said['paper']}. "
+        f"Of {outcomes['ours'].total()} of our own: {said['ours']}."
+    )
 
 
 def claims(results: Mapping[str, Result], drawn: Drawn) -> str:
@@ -138,6 +154,7 @@ def missing(results: Mapping[str, Result], drawn: Drawn) -> str:
 
 
 PARTS: dict[str, Callable[[Mapping[str, Result], Drawn], str]] = {
+    "score": score,
     "verdicts": verdicts,
     "claims": claims,
     "figures": figures,
