@@ -6,7 +6,7 @@ import torch
 from rich.console import Console
 
 from latentloop.evaluate.entropy import attention_entropy
-from latentloop.evaluate.operations import operations_per_problem
+from latentloop.evaluate.flops import operations_per_problem
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.experiments.jobs import Job, Point
 from latentloop.experiments.measure import Interrupted, measure, run_folder, told

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from latentloop.commands.terminal import errors, progress
 from latentloop.commands.terminal import output as standard_output
+from latentloop.commands.terminal import progress, stderr
 from latentloop.errors import Terminated, UserError
 from latentloop.experiments.jobs import MINUTES, TIMED, Experiment, Job
 from latentloop.experiments.store import SHIPPED, stored_results, write_result
@@ -63,11 +63,11 @@ def sweep(
     from latentloop.experiments.measure import measure, told
 
     def say(line: str) -> None:
-        errors.print(line)
+        stderr.print(line)
 
     done = work(
         board,
-        lambda job: measure(job, runs, errors, folder / "weights" if weights else None, accelerator),
+        lambda job: measure(job, runs, stderr, folder / "weights" if weights else None, accelerator),
         lambda job: told(job, runs),
         lambda result: write_result(folder, result),
         say,
@@ -120,19 +120,21 @@ def reproduce(
         board = Board.open(place, missing)
         _collect(board, folder)
         missing = _missing(jobs, folder)
-    if missing:
-        command = [sys.executable, "-m", "latentloop", "sweep", *names, "--storage", place]
-        command += ["--runs", str(runs), *(["--weights"] if weights else [])]
-        command += ["--accelerator", accelerator] if accelerator else []
-        if folder != SHIPPED:  # a path of this machine, which stored commands would keep
-            command += ["--folder", str(folder)]
-        gpus = 0 if accelerator == "cpu" or (not accelerator and missing[0].point.scale in TIMED) else _gpus()
-        _with_workers(command, min(workers or gpus or os.cpu_count() or 1, len(missing)), board, missing, runs, gpus)
-        _collect(board, folder)
+        if missing:
+            command = [sys.executable, "-m", "latentloop", "sweep", *names, "--storage", place]
+            command += ["--runs", str(runs), *(["--weights"] if weights else [])]
+            command += ["--accelerator", accelerator] if accelerator else []
+            if folder != SHIPPED:  # a path of this machine, which stored commands would keep
+                command += ["--folder", str(folder)]
+            gpus = 0 if accelerator == "cpu" or (not accelerator and missing[0].point.scale in TIMED) else _gpus()
+            _with_workers(
+                command, min(workers or gpus or os.cpu_count() or 1, len(missing)), board, missing, runs, gpus
+            )
+            _collect(board, folder)
     left = _missing(jobs, folder)
-    errors.print(f"{len(jobs) - len(left)} of {len(jobs)} runs are in {folder}")
+    stderr.print(f"{len(jobs) - len(left)} of {len(jobs)} runs are in {folder}")
     if left:
-        errors.print(f"not done: {', '.join(job.name for job in left)}")
+        stderr.print(f"not done: {', '.join(job.name for job in left)}")
         sys.exit(1)
     _draw([experiment(name) for name in names], folder)
 
@@ -163,7 +165,7 @@ def _measure_claim(name: str, folder: Path) -> bool:
         for job in with_weights:
             again[job.name] = measure_again(job, before[job.name], folder / "weights")
             scores = [100 * one[job.name]["average"] for one in (before, again)]
-            errors.print(f"{job.name}: {scores[0]:.2f} % solved on average as stored, {scores[1]:.2f} % now")
+            stderr.print(f"{job.name}: {scores[0]:.2f} % solved on average as stored, {scores[1]:.2f} % now")
             advance(1)
     now = decide(name, again)
     kept = len(jobs) - len(with_weights)
@@ -207,7 +209,7 @@ def _draw(chosen: Sequence[Experiment], folder: Path) -> None:
     for one in chosen:
         scale = one.points[0].scale
         written += redraw(one.figures, load(folder, scale), folder / "figures", scale)
-    errors.print(f"wrote {len(set(written))} files to {folder / 'figures'}")
+    stderr.print(f"wrote {len(set(written))} files to {folder / 'figures'}")
 
 
 def _gpus() -> int:
@@ -235,28 +237,28 @@ def _with_workers(
                 worker = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
                 started.append(worker)
         before: Mapping[str, str] = {}
-        with Live(console=errors, auto_refresh=False, transient=True) as live:
+        with Live(console=stderr, auto_refresh=False, transient=True) as live:
             while any(worker.poll() is None for worker in started):
                 standing = {board.jobs[key].name: word for key, word in board.standing().items()}
-                if errors.is_terminal:
+                if stderr.is_terminal:
                     live.update(_progress_table(board, jobs, standing, workers), refresh=True)
                 else:
                     for job_name, word in standing.items():
                         if word != before.get(job_name, "waiting"):
-                            errors.print(f"{job_name}: {word}")
+                            stderr.print(f"{job_name}: {word}")
                 before = standing
                 time.sleep(REFRESH)
     except BaseException as error:
         for worker in started:
             if worker.poll() is None:
                 worker.send_signal(signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT)
-        errors.print("waiting for workers to save; the same command resumes what they have")
+        stderr.print("waiting for workers to save; the same command resumes what they have")
         for worker in started:
             worker.wait()
         raise
     failed = [number for number, worker in enumerate(started) if worker.returncode]
     if failed:
-        errors.print(f"workers {failed} failed: see {runs}/worker-*.log")
+        stderr.print(f"workers {failed} failed: see {runs}/worker-*.log")
 
 
 def _progress_table(board: "Board", jobs: Sequence[Job], standing: Mapping[str, str], workers: int) -> "Table":

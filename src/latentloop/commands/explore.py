@@ -7,7 +7,7 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from latentloop.commands.terminal import CheckpointName, errors, problem_text
+from latentloop.commands.terminal import CheckpointName, problem_text, stderr
 from latentloop.config import GraphConfig, TaskConfig
 from latentloop.errors import UserError
 from latentloop.files import check_writable, writing
@@ -54,7 +54,7 @@ def explore(
     page = build_page(models, problem=begin.replace(" ; ", "\n")).encode()
     with writing(output, "wb") as file:
         file.write(page)
-    errors.print(f"wrote {output} ({len(page) / 1e6:.1f} MB): one file, to be opened in any browser")
+    stderr.print(f"wrote {output} ({len(page) / 1e6:.1f} MB): one file, to be opened in any browser")
     if open and sys.stdout.isatty() and _has_screen():
         webbrowser.open(output.resolve().as_uri())
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from latentloop.commands.terminal import Json, errors, print_json, progress
+from latentloop.commands.terminal import Json, print_json, progress, stderr
 from latentloop.commands.terminal import output as standard_output
 from latentloop.errors import UserError
 from latentloop.experiments.jobs import Scale
@@ -72,8 +72,8 @@ def figures(
     for name in chosen:
         left = [job.name for job in missing(name, results, scale)]
         if left and paths(name, output, scale, suffixes)[0] in written:
-            errors.print(f"{name}: not measured yet: {_first(left)}")
-    errors.print(f"wrote {len(written)} files to {output}")
+            stderr.print(f"{name}: not measured yet: {_first(left)}")
+    stderr.print(f"wrote {len(written)} files to {output}")
     if json:
         print_json({"files": [str(path) for path in written]})
 

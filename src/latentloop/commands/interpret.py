@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from latentloop.commands.models import DEFAULT, Asked, result_path
-from latentloop.commands.terminal import Json, errors, print_json, progress
+from latentloop.commands.terminal import Json, print_json, progress, stderr
 from latentloop.commands.terminal import output as standard_output
 from latentloop.errors import UserError
 from latentloop.files import check_writable, read_json
@@ -60,7 +60,7 @@ def interpret(
 
         def told(name: str, how: str) -> None:
             if how != "done":
-                errors.print(f"{name}: {how}")
+                stderr.print(f"{name}: {how}")
             if how != "running":
                 advance(1)
 
@@ -73,5 +73,5 @@ def interpret(
         standard_output().print(claims_table(document, model.title))
         standard_output().print(f"circuit: {study.circuit}")
     if study.left_out:
-        errors.print(f"left out, as they are of other weights: {', '.join(study.left_out)}")
-    errors.print(f"wrote {folder} and {written}")
+        stderr.print(f"left out, as they are of other weights: {', '.join(study.left_out)}")
+    stderr.print(f"wrote {folder} and {written}")

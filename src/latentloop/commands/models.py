@@ -19,12 +19,12 @@ from latentloop.commands.terminal import (
     CheckpointName,
     Json,
     check_iterations,
-    errors,
     finished,
     print_json,
     problem_text,
     progress,
     refuse_overwriting,
+    stderr,
 )
 from latentloop.commands.terminal import output as standard_output
 from latentloop.config import MAX_NODES, FamilyName, OrderName
@@ -200,7 +200,7 @@ def evaluate(
         print_json(document)
     else:
         standard_output().print(evaluation_table(document))
-    errors.print("wrote " + " and ".join(map(str, paths)))
+    stderr.print("wrote " + " and ".join(map(str, paths)))
     if code:
         stop(code, len(document["rows"]), len(numbers), "sizes", "the same command goes on with the others")
 
@@ -218,7 +218,7 @@ def _joined(parts: Sequence[dict[str, Any]], sizes: Sequence[int]) -> dict[str, 
 
 def stop(code: int, done: int, total: int, unit: str, advice: str) -> None:
     """End an interrupted command that has kept what was finished."""
-    errors.print(f"interrupted: kept {done} of {total} {unit}; {advice}")
+    stderr.print(f"interrupted: kept {done} of {total} {unit}; {advice}")
     sys.exit(code)
 
 

@@ -12,13 +12,13 @@ from latentloop.commands.terminal import (
     Json,
     ProblemText,
     check_iterations,
-    errors,
     first_interrupt,
     is_file,
     print_json,
     problem_text,
     progress,
     refuse_overwriting,
+    stderr,
 )
 from latentloop.commands.terminal import output as standard_output
 from latentloop.config import TASKS, FamilyName, GraphConfig, OrderName, TaskConfig
@@ -230,7 +230,7 @@ def solve_many(source: Path, target: Path | None, task: TaskConfig, solver: Solv
             failed += "error" in answer
             advance(1)
     note = f"; {failed} could not be read, see their 'error'" if failed else ""
-    errors.print(f"{name} answered {count - failed} of {count} problems{note}")
+    stderr.print(f"{name} answered {count - failed} of {count} problems{note}")
     if failed == count:
         sys.exit(1)
 
@@ -263,12 +263,12 @@ def dataset(sampling: Sampling, *, output: Path, count: int = 1024) -> None:
             task, graph, count, sampling.seed, output, advance=advance, stopped=lambda: bool(stopped())
         )
     if written < count:
-        errors.print(
+        stderr.print(
             f"interrupted: kept the first {written} of {count} problems in {output}; "
             "the same command writes all of them, these first"
         )
         sys.exit(stopped())
-    errors.print(f"wrote {count} problems to {output}, their settings to {output}.config.json")
+    stderr.print(f"wrote {count} problems to {output}, their settings to {output}.config.json")
 
 
 def draw(problem: ProblemText = None, *, sampling: Sampling = ANY_SAMPLING, output: Path = Path("graph.png")) -> None:
@@ -285,4 +285,4 @@ def draw(problem: ProblemText = None, *, sampling: Sampling = ANY_SAMPLING, outp
         refuse_overwriting([output], [Path(problem)])
     problems = sampling.sample_one() if problem is None else parse(problem_text(problem), sampling.config())
     save_figure(graph_figure(problems, solve_problems(problems)), output)
-    errors.print(f"drew {problems.sizes[0]} nodes to {output}")
+    stderr.print(f"drew {problems.sizes[0]} nodes to {output}")

@@ -7,7 +7,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from latentloop.commands.models import DEFAULT, Asked
-from latentloop.commands.terminal import errors, is_file, progress, refuse_overwriting
+from latentloop.commands.terminal import is_file, progress, refuse_overwriting, stderr
 from latentloop.errors import UserError
 from latentloop.files import check_writable, writing
 
@@ -41,7 +41,7 @@ def report(sources: Sources, *, output: Path | None = None) -> None:
         write_page(report_page(stored), output)
     except RecursionError as error:  # a result may come from a stranger
         raise UserError(f"cannot show {' '.join(sources)}: a result is nested too deeply") from error
-    errors.print(f"wrote {output}")
+    stderr.print(f"wrote {output}")
 
 
 def _path(source: str) -> Path:
@@ -80,13 +80,13 @@ def export_onnx(model: Asked = DEFAULT, *, output: Path) -> None:
     with progress("comparing on problems", export.CHECKED) as advance:
         found = export.differences(content, trained, advance=advance)
     if found["different"]:
-        errors.print(
+        stderr.print(
             f"the exported graph differs from the model on {found['different']} of {found['problems']} problems"
         )
         sys.exit(1)
     with writing(output, "wb") as file:
         file.write(content)
-    errors.print(
+    stderr.print(
         f"wrote {output}: the same states as the model's after each of {found['iterations']} iterations, "
         f"on {found['problems']} problems"
     )

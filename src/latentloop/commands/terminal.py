@@ -27,7 +27,7 @@ T = TypeVar("T")
 PIPED_WIDTH = 160
 """Columns of a table where standard output is no terminal."""
 
-errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+stderr = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
 def output() -> Console:
@@ -58,7 +58,7 @@ def _standard_input() -> str:
     if sys.stdin is None:
         raise UserError("standard input is closed: give the problem as an argument, or a file")
     if sys.stdin.isatty():
-        errors.print("type equations, then Ctrl-D")
+        stderr.print("type equations, then Ctrl-D")
     try:  # bytes, because the locale decides what a text stream does with those that are not UTF-8
         return sys.stdin.buffer.read(4 * MAX_CHARACTERS + 4).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -101,13 +101,13 @@ def print_json(document: Any) -> None:
 @contextmanager
 def progress(label: str, total: int | None, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
     """Show progress on standard error, if that is a terminal; yield the function to call with each advance."""
-    if not (shown and errors.is_terminal):
+    if not (shown and stderr.is_terminal):
         yield lambda done: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=errors, transient=True) as bars:
+    with Progress(*columns, console=stderr, transient=True) as bars:
         bar = bars.add_task(label, total=total)
         yield lambda done: bars.advance(bar, done)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
-from latentloop.commands.terminal import Json, errors, print_json
+from latentloop.commands.terminal import Json, print_json, stderr
 from latentloop.commands.terminal import output as standard_output
 from latentloop.config import RunConfig
 from latentloop.config.positions import PositionsName
@@ -138,15 +138,15 @@ def train_from(base: RunConfig) -> Callable[..., None]:
             raise UserError(f"the run folder {folder} is a file: choose another --output")
         if fabric.global_rank == 0 and resume is None and not is_free(folder):
             raise UserError(f"the run folder {folder} exists: go on with --resume {folder}, or choose another --output")
-        outcome = run_training(run, folder, fabric, resume=resume is not None, minutes=minutes, console=errors)
+        outcome = run_training(run, folder, fabric, resume=resume is not None, minutes=minutes, console=stderr)
         if fabric.global_rank:
             return
         figures = ", ".join(f"{name} {value:.4g}" for name, value in outcome.figures.items() if "validation" in name)
-        errors.print(f"{outcome.step} of {run.train.steps} steps in {folder}{': ' if figures else ''}{figures}")
+        stderr.print(f"{outcome.step} of {run.train.steps} steps in {folder}{': ' if figures else ''}{figures}")
         if outcome.reason == "done":
-            errors.print(_reached(folder))
+            stderr.print(_reached(folder))
         else:
-            errors.print(f"go on with: latentloop train --resume {folder}")
+            stderr.print(f"go on with: latentloop train --resume {folder}")
         if outcome.signal is not None and outcome.reason == "interrupted":
             sys.exit(128 + outcome.signal)  # as shells do: 130 after Ctrl-C, 143 after SIGTERM
 

@@ -15,7 +15,7 @@ from latentloop.commands.models import (
     stop,
     unfinished,
 )
-from latentloop.commands.terminal import Json, errors, finished, print_json, progress
+from latentloop.commands.terminal import Json, finished, print_json, progress, stderr
 from latentloop.commands.terminal import output as standard_output
 from latentloop.config import MAX_NODES
 from latentloop.errors import UserError
@@ -81,7 +81,7 @@ def certify(
         advance(len(found) * entries)
         documents, code = finished(certified(advance), [earlier] if earlier else [])
     document = documents[-1]
-    errors.print(f"wrote {path}")
+    stderr.print(f"wrote {path}")
     if json:
         print_json(document)
     else:
@@ -145,7 +145,7 @@ def stress(
     if code:
         document["interrupted"] = True
     write_json(path, document)
-    errors.print(f"wrote {path}")
+    stderr.print(f"wrote {path}")
     if json:
         print_json(document)
     else:

@@ -8,8 +8,8 @@ import numpy as np
 from rich.console import Console
 
 from latentloop.evaluate.entropy import attention_entropy
+from latentloop.evaluate.flops import operations_per_problem
 from latentloop.evaluate.generalization import evaluate_sizes
-from latentloop.evaluate.operations import operations_per_problem
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.rollout import roll_out
 from latentloop.experiments.jobs import MINUTES, TIMED, Evaluation, Job

@@ -65,9 +65,8 @@ def analyze(subject: Subject) -> Sharpness:
     found = [[_problem(subject, size, number) for number in range(PROBLEMS)] for size in sizes]
 
     def by_size(layer: int, what: str) -> Float[ndarray, "size *more"] | None:
-        if found[0][0][layer][what] is None:
-            return None
-        return np.stack([np.mean([one[layer][what] for one in some], axis=0) for some in found])
+        known = [[x for one in some if (x := one[layer][what]) is not None] for some in found]
+        return np.stack([np.mean(some, axis=0) for some in known]) if all(known) else None
 
     problems = ablation_problems(subject)
     sharpened = []

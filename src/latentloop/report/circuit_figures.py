@@ -131,7 +131,7 @@ def flow_charts(result: Flow) -> Charts:
         f"Share of answers that become those of another value, or name, when one token's activation is patched ({result.pairs}"
         " pairs for each operand). Of the last layer only the right-hand side is patched: nothing else is read there."
     )
-    found: dict[str, Chart | Diagram] = {
+    charts: dict[str, Chart | Diagram] = {
         "flow": Chart(panels=panels, columns=min(MOST_COLUMNS, len(panels) // 2), height=2.4, caption=caption)
     }
     if result.groups:
@@ -144,8 +144,8 @@ def flow_charts(result: Flow) -> Charts:
             title = f"layer {layer + 1}"
             bars.append(Panel(kind="bars", title=title, x=names, lines=[line], y_label="share", top=1.2, numbers=True))
         caption = "Share of answers that move when one group of heads is patched alone, where its operand is read."
-        found["flow-groups"] = Chart(panels=bars, columns=len(bars), height=3.0, width=3.6, caption=caption)
-    return found
+        charts["flow-groups"] = Chart(panels=bars, columns=len(bars), height=3.0, width=3.6, caption=caption)
+    return charts
 
 
 def ablation_charts(result: Ablations) -> Charts:
