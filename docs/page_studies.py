@@ -45,7 +45,10 @@ def sources_table(found: Mapping[str, Any]) -> str:
     for name, study in found["studies"].items():
         errors = study["errors"]
         if errors:
-            counts = [f"{count:,}" if errors.told or not count else f"({count:,})" for count in errors.counts.values()]
+            counts = [
+                f"({count:,})" if count and source in errors.doubtful else f"{count:,}"
+                for source, count in errors.counts.items()
+            ]
             alarms = [f"{100 * errors.below(what):.0f} %" for what in ("attention", "cosine")]
             lines.append(
                 [f"`{name}`", f"{errors.instances:,}", str(errors.nodes), f"{errors.checked:,}", *counts, *alarms]

@@ -116,8 +116,8 @@ def test_false_alarms_are_those_of_right_values():
     found = Errors(attention=counts, **made)
     assert found.below("attention") == pytest.approx(0.1)
     assert found.below("cosine") == 0
-    assert not found.told
-    assert Errors(attention=fine, **made).told
+    assert found.doubtful == ["first attention"]
+    assert not Errors(attention=fine, **made).doubtful
 
 
 def test_geometry_is_that_of_the_vectors_that_are_exchanged():

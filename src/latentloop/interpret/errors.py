@@ -73,9 +73,10 @@ class Errors:
         return float(right[:, edges[1:] <= least + 1e-9].sum() / max(right.sum(), 1))
 
     @property
-    def told(self) -> bool:
-        """Whether thresholds tell right values from wrong ones, so that sources mean something."""
-        return max(self.below("attention"), self.below("cosine")) <= FALSE_ALARMS
+    def doubtful(self) -> list[str]:
+        """Sources whose threshold does not tell right values from wrong ones."""
+        checks: tuple[Literal["attention", "cosine"], ...] = ("attention", "cosine")
+        return [source for source, what in zip(SOURCES, checks, strict=False) if self.below(what) > FALSE_ALARMS]
 
 
 def unfound(heads: Heads) -> str:

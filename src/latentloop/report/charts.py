@@ -223,7 +223,8 @@ def _draw_diagram(diagram: Diagram) -> Figure:
             "mutation_scale": 14,
         }
         axes.annotate("", (end.x, end.y), (start.x, start.y), arrowprops=style)
-        x, y = _along(start, end, edge.at)
+    for edge in diagram.edges:  # over all arrows
+        x, y = _along(diagram.nodes[edge.start], diagram.nodes[edge.end], edge.at)
         axes.text(
             x, y, edge.label, ha="center", va="center", fontsize=10, color=edge.color,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},

@@ -247,7 +247,7 @@ def circuit_diagram(heads: Heads, flow: Flow) -> Diagram:
     for place in OPERANDS:  # what was brought to an operand stays there until it is used
         touched = [row for row in range(1, len(layers)) if any(node(row, place) in (e.start, e.end) for e in edges)]
         edges += [
-            Edge(start=node(row, place), end=node(row + 1, place), label="stream", color="#777777", width=1.0)
+            Edge(start=node(row, place), end=node(row + 1, place), label="", color="#777777", width=1.0)
             for row in range(min(touched, default=0), max(touched, default=0))
         ]
     arrived = {edge.end for edge in edges if edge.label.startswith("value")}

@@ -212,10 +212,14 @@ def _numbers(analysis: str, result: Any) -> list[Number]:
                 for one in result.patterns
             ]
         case "errors":
-            told = "" if result.told else ", which thresholds do not tell here"
+            doubt = dict.fromkeys(result.doubtful, ", which its threshold does not tell here")
             return [
                 *(
-                    Number(value=f"{count:,}", label=f"wrong: {source}{told}", detail=f"of {result.checked:,} values")
+                    Number(
+                        value=f"{count:,}",
+                        label=f"wrong: {source}{doubt.get(source, '')}",
+                        detail=f"of {result.checked:,} values",
+                    )
                     for source, count in result.counts.items()
                 ),
                 Number(value=f"{result.below('attention'):.0%}", label="of right values' look-ups below the threshold"),

@@ -173,8 +173,8 @@ def errors_charts(result: Errors) -> Charts:
                 Line(name="wrong", y=counts[which, 0], color=COLORS[3]),
             ]
             if title.startswith("cosine") and not result.grouped:
-                place = f"all heads, at {place}"
-            name = f"{place}: {title}"
+                place = f"{place}, all heads"
+            name = f"{place}\n{title}"
             panels.append(Panel(kind="steps", title=name, x=edges, lines=lines, log_y=True, threshold=threshold))
     return {
         "errors": Chart(
