@@ -143,7 +143,7 @@ def test_long_files_show_progress(run, questions, monkeypatch):
             seen.append(done)
 
     monkeypatch.setattr("rich.progress.Progress", Bars)
-    monkeypatch.setattr(terminal, "errors", Console(stderr=True, force_terminal=True))
+    monkeypatch.setattr(terminal, "stderr", Console(stderr=True, force_terminal=True))
     questions.write_text(QUESTION * 3)
     assert run("solve", "--oracle", "--input", questions)[0] == 0
     assert seen == [3, 1, 1, 1]

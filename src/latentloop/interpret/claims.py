@@ -106,10 +106,10 @@ STATEMENTS: dict[str, Statement] = {
         number="share of (a,a,a) at the read-out",
     ),
     "alone": Statement(
-        text="Of what the last layer's MLPs add, whatever the operation, nothing but (a,a,a) is needed",
+        text="Most of what varies in the last MLP's output is in (a,a,a), whatever the operation, and nothing else is needed",
         needs=("fourier",),
         find=findings.alone,
-        number="problems solved without the other group needed most",
+        number="its share; problems solved without the other group needed most",
     ),
     "few for sums": Statement(
         text="Sums: the MLPs read values at few frequencies",

@@ -195,7 +195,7 @@ def frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
 
 
 def alone(results: Mapping[str, Any]) -> Finding | str:
-    """Judge whether (a,a,a) is all that is needed of what the MLPs add, whatever the operation."""
+    """Judge whether (a,a,a) is most of what the MLPs add, and all that is needed of it, whatever the operation."""
     patterns = results["fourier"].patterns
     shares = [pattern.sites[-2].diagonal for pattern in patterns]
     worst = min(patterns, key=lambda pattern: pattern.without.solved_without[:-1].min())
@@ -208,7 +208,7 @@ def alone(results: Mapping[str, Any]) -> Finding | str:
         checked=bool(worst.without.solved > BROKEN and _unharmed(left[group], worst.without.solved)),
         check=f"without {results['fourier'].groups[group]}, of all other groups the one needed most, {left[group]:.0%} of "
         f"{worst.without.problems} problems are solved (interval {low:.0%} .. {high:.0%}), {worst.without.solved:.0%} with it",
-        number=f"{left[group]:.0%}",
+        number=f"{min(shares):.0%}; {left[group]:.0%}",
     )
 
 

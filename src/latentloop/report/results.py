@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
-from latentloop.experiments.claims import decide_all, listed
+from latentloop.experiments.claims import Outcome, decide_all, listed
 from latentloop.experiments.jobs import Scale
 from latentloop.experiments.scores import grouped
 from latentloop.experiments.store import Result
@@ -64,7 +65,11 @@ def score(results: Mapping[str, Result], drawn: Drawn) -> str:
     for verdict in decide_all(results):
         outcomes["ours" if verdict.claim.sentence.startswith("Ours:") else "paper"][verdict.outcome] += 1
     said = {
-        whose: ", ".join(f"{count} {outcome}" for outcome, count in counted.most_common())
+        whose: ", ".join(
+            f"{counted[outcome]} {'different' if outcome == 'differs' else outcome}"
+            for outcome in get_args(Outcome)
+            if counted[outcome]
+        )
         for whose, counted in outcomes.items()
     }
     return (
