@@ -177,14 +177,15 @@ def allowed(groups: Groups) -> Figure:
     sizes = sorted({int(nodes) for scores in chosen.values() for nodes in scores.results[0]["allowed"]})
     figure, panels = page_figure(2.4, 1, len(sizes), sharey=True)
     for axes, nodes in zip(panels, sizes, strict=True):
-        for method, scores in chosen.items():
+        for place, (method, scores) in enumerate(chosen.items()):
             shares = [result["allowed"][str(nodes)] for result in scores.results]
             times = list(shares[0])
             found = [[share[name] for share in shares] for name in times]
             look = METHOD_LOOKS[method]
-            line(axes, range(len(times)), [median(values) for values in found], look)
+            beside = [number + 0.11 * (place - (len(chosen) - 1) / 2) for number in range(len(times))]  # many are equal
+            line(axes, beside, [median(values) for values in found], look)
             low, high = [100 * min(values) for values in found], [100 * max(values) for values in found]
-            axes.fill_between(range(len(times)), low, high, color=look.color, alpha=0.16, linewidth=0)
+            axes.fill_between(beside, low, high, color=look.color, alpha=0.16, linewidth=0)
             axes.set_xticks(range(len(times)), times)
         axes.set_title(f"N = {nodes}")
         percent_axis(axes)
