@@ -41,6 +41,12 @@ FEW_NAMES: dict[str, Any] = {
 }  # fmt: skip
 """Copies among four nodes with eight names first, then more names, then larger graphs: where nothing else starts look-ups.
 At larger rates the plateau is not left, nor in small batches."""
+FEWER_COPIES: dict[str, Any] = FEW_NAMES | {
+    "curriculum": (
+        "4,2@8/1x8:0.06", "4,2@16/1x8:0.02", "4,2@32/1x8:0.02", "4,2/1x8:0.03", "8,3/1x4:0.04", "8,3/12x4:0.13", "16/12x2:0.2",
+    ),
+}  # fmt: skip
+"""The same stages for a long run: as many steps on copies as they take, and the rest for sums."""
 LONGER = ("feedforward", "recurrent", "cot", "continuous", "corrected")
 """Methods that do not learn the task in one unit of the budget, and get four."""
 RUNGS = ("feedforward", "recurrent", "cot", "continuous", "discrete", "corrected", "stable")
@@ -262,8 +268,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         figures=("curricula",),
     ),
     "plain": Experiment(
-        question="With the paper's own supervision and nothing built in, what do four hours of one core give?",
-        points=(_ladder("discrete", "plain-long", budget=12.0, like="discrete-plain-few-names", **PLAIN | FEW_NAMES),),
+        question="With the paper's own supervision and nothing built in, what does a long run give?",
+        points=(_ladder("discrete", "plain-long", budget=8.0, like="discrete-plain-few-names", **PLAIN | FEWER_COPIES),),
         figures=("plain",),
     ),
     "rehearsal": Experiment(
