@@ -269,7 +269,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "plain": Experiment(
         question="With the paper's own supervision and nothing built in, what does a long run give?",
-        points=(_ladder("discrete", "plain-long", budget=8.0, like="discrete-plain-few-names", **PLAIN | FEWER_COPIES),),
+        points=(
+            _ladder("discrete", "plain-long", budget=8.0, like="discrete-plain-few-names", **PLAIN | FEWER_COPIES),
+        ),
         figures=("plain",),
     ),
     "rehearsal": Experiment(
