@@ -260,6 +260,14 @@ EXPERIMENTS: dict[str, Experiment] = {
                 for method in ("feedforward", "recurrent", "cot")
                 for point in (_ladder(method, seeds=THREE), _ladder(method, "few-names", **FEW_NAMES))
             ),
+            *(
+                point
+                for method in ("continuous", "corrected")
+                for point in (
+                    _ladder(method, seeds=THREE),
+                    _ladder(method, "few-names", curriculum=FEW_NAMES["curriculum"]),
+                )
+            ),
             _ladder("discrete", "unaided", **UNAIDED),
             _ladder("discrete", "unaided-few-names", **UNAIDED, **FEW_NAMES),
             _ladder("discrete", "plain", **PLAIN),
