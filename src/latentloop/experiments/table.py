@@ -47,6 +47,8 @@ FEWER_COPIES: dict[str, Any] = FEW_NAMES | {
     ),
 }  # fmt: skip
 """The same stages for a long run: as many steps on copies as they take, and the rest for sums."""
+STARTED = ("cot",)
+"""Methods that few names first give a lower validation loss: their encodings, depths and longer runs begin so too."""
 LONGER = ("feedforward", "recurrent", "cot", "continuous", "corrected")
 """Methods that do not learn the task in one unit of the budget, and get four."""
 RUNGS = ("feedforward", "recurrent", "cot", "continuous", "discrete", "corrected", "stable")
@@ -67,15 +69,22 @@ def _ladder(
     return Point(name=name, preset=f"ladder-{method}", overrides=overrides, seeds=seeds, budget=budget, like=like)
 
 
+def _varied(method: str, suffix: str = "", **overrides: Any) -> Point:
+    """Return a method's point with other settings, and the curriculum that starts it."""
+    if method not in STARTED:
+        return _ladder(method, suffix, **overrides)
+    return _ladder(method, f"{suffix}-few-names" if suffix else "few-names", **overrides, **FEW_NAMES)
+
+
 def _encoding(method: str, encoding: str) -> Point:
-    """Return a method's point with another encoding; with its own, it is the ladder's. One head and noise go with ``local``."""
+    """Return a method's point with an encoding, which may be its own. One head and noise go with ``local``."""
     model = preset(f"ladder-{method}").model
     if model.positions.name == encoding:
-        return _ladder(method)
+        return _varied(method)
     if encoding == "local":
-        return _ladder(method, encoding, **LOOKUP_FIRST)
+        return _varied(method, encoding, **LOOKUP_FIRST)
     alone: dict[str, Any] = {"first_heads": None, "lookup_noise": 0.0} if model.first_heads else {}
-    return _ladder(method, encoding, positions=ENCODINGS[encoding], **alone)
+    return _varied(method, encoding, positions=ENCODINGS[encoding], **alone)
 
 
 def _corrected(corruption: float, layers: int) -> Point:
@@ -192,16 +201,17 @@ EXPERIMENTS: dict[str, Experiment] = {
     "depth": Experiment(
         question="How many layers and iterations does a method need?",
         points=(
-            *(_ladder("feedforward", f"L{layers}", layers=layers) for layers in (2, 4)),
-            _ladder("feedforward"),
+            *(_varied("feedforward", f"L{layers}", layers=layers) for layers in (2, 4)),
+            _varied("feedforward"),
             *(
-                _ladder("recurrent", f"T{iterations}L{layers}", iterations=iterations, layers=layers)
+                _varied("recurrent", f"T{iterations}L{layers}", iterations=iterations, layers=layers)
                 for iterations, layers in ((1, 2), (2, 2), (8, 2), (4, 4))
             ),
-            _ladder("recurrent"),
-            *(_ladder("cot", f"L{layers}", layers=layers) for layers in (2, 8)),
+            _varied("recurrent"),
+            *(_varied("cot", f"L{layers}", layers=layers) for layers in (2, 8)),
+            _varied("cot", "T4L2", iterations=4, layers=2),
+            _varied("cot"),
             _ladder("cot", "T4L2", iterations=4, layers=2),
-            _ladder("cot"),
             _ladder("discrete", "L4", layers=4),
             _ladder("discrete"),
             _corrected(0.05, 2),
