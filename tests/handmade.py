@@ -17,8 +17,10 @@ from latentloop.model.build import build_model, weights_of
 from latentloop.tokens.vocabulary import SYNTAX
 from latentloop.train.checkpoint import Checkpoint
 
-P, NAMES, HEADS = 5, 12, 4
+P, NAMES, HEADS, MANY_HEADS = 5, 12, 4, 8
 CONSTANT = 8.0
+LARGE_CONSTANT = 40.0
+"""Where a head writes more than others, so that LayerNorm does not mind."""
 MATCH, NUMBER, FLOOR = 90.0, 45.0, 66.0
 """Scores: for the right name, for holding a number, and what everything else is below a sink."""
 TARGET, SINK, FALLBACK = 90.0, 60.0, 30.0
@@ -33,7 +35,8 @@ GRAPH = GraphConfig(nodes=NAMES)
 class Features:
     """Where each feature is kept, and how to read and write it."""
 
-    def __init__(self, *, slots: bool, pinned: bool) -> None:
+    def __init__(self, *, slots: bool, pinned: bool, heads: int = HEADS, constant: float = CONSTANT) -> None:
+        self.heads, self.constant = heads, constant
         sizes = {"constant": 1, "name": NAMES, "value": P + 1, "=": 1, "sep": 1, "found": P + 1}
         sizes |= {} if pinned else {"syntax": len(SYNTAX), "operation": len(TASK.operations), "rhs": 1}
         sizes |= {f"name {i}": NAMES for i in range(3)} if slots else {}
@@ -42,10 +45,10 @@ class Features:
         for name, size in sizes.items():
             self.at[name] = range(self.count, self.count + size)
             self.count += size
-        self.count = -(-self.count // HEADS) * HEADS  # heads share the width
+        self.count = -(-self.count // heads) * heads  # heads share the width
         self.width = 2 * self.count
         others = 3 if pinned else 6  # features that a token has besides
-        self.unit = (self.count / (CONSTANT**2 + others)) ** 0.5  # what LayerNorm makes of 1
+        self.unit = (self.count / (constant**2 + others)) ** 0.5  # what LayerNorm makes of 1
 
     def write(self, matrix, name, which, column, amount=1.0):
         """Let a column of an output matrix, or of an embedding, write a feature."""
@@ -55,7 +58,7 @@ class Features:
 
     def read(self, matrix, row, name, which, amount=1.0):
         """Let a row of an input matrix read a feature as it was before LayerNorm."""
-        matrix[row, self.at[name][which]] += amount / self.unit / (CONSTANT if name == "constant" else 1)
+        matrix[row, self.at[name][which]] += amount / self.unit / (self.constant if name == "constant" else 1)
 
 
 def _embed(weights, features):
@@ -63,7 +66,7 @@ def _embed(weights, features):
         weights[f"embeddings.{table}.weight"].zero_()
     syntax, names, values = (weights[f"embeddings.{table}.weight"].T for table in ("syntax", "variable", "value"))
     for kind in range(syntax.shape[1]):
-        features.write(syntax, "constant", 0, kind, CONSTANT)
+        features.write(syntax, "constant", 0, kind, features.constant)
     features.write(syntax, "=", 0, 3)
     features.write(syntax, "sep", 0, 4)
     for name in range(NAMES):
@@ -88,18 +91,18 @@ class Head:
     def key(self, dim, name, which, amount=1.0):
         self.features.read(self.matrix, self.features.width + self.start + dim, name, which, amount)
 
-    def copy(self, source, target, count, first=0):
-        """Copy so many symbols of a feature, through value dimensions from ``first`` on."""
+    def copy(self, source, target, count, amount=1.0):
+        """Copy so many symbols of a feature; where the other has fewer, some share a place."""
         for which in range(count):
-            row = 2 * self.features.width + self.start + first + which
-            self.features.read(self.matrix, row, source, which)
-            if not first:
-                self.features.write(self.out, target, which, self.start + which)
+            self.features.read(self.matrix, 2 * self.features.width + self.start + which, source, which)
+            place = which % len(self.features.at[target])
+            self.features.write(self.out, target, place, self.start + which, amount)
 
-    def look_up(self, asked, scale):
-        """Find the token of the name asked for that holds a number, or else one without; what is no match lies below 0."""
+    def look_up(self, *asked, scale):
+        """Find a token of a name asked for that holds a number, or else one without; what is no match lies below 0."""
         for name in range(NAMES):
-            self.query(name, asked, name, MATCH / scale)
+            for feature in asked:
+                self.query(name, feature, name, MATCH / scale)
             self.key(name, "name", name)
         self.query(NAMES, "constant", 0, NUMBER / scale)
         for value in range(P):
@@ -135,9 +138,13 @@ def _add(weights, features):
 
 
 def _names_first(weights, features):
-    """The paper's circuit: names to the right-hand side by distance, then their values by name."""
-    size = features.width // HEADS
-    scale = (3 * size) ** -0.5
+    """The paper's circuit: names to the right-hand side by distance, then their values by name.
+
+    With many heads every operand has two in each layer; one head copies a token's own name, and is louder than all others;
+    one reads two operands at once, a little.
+    """
+    heads = features.heads
+    scale = (3 * features.width // heads) ** -0.5
     table = weights["positions.table.weight"]
     window, relative = table.shape
     table.zero_()
@@ -145,29 +152,39 @@ def _names_first(weights, features):
         table[distance, distance], table[distance, distance + relative // 2] = 1.0, -1.0
     strength = (relative / 2) ** 0.5  # what the table's LayerNorm makes of 1
     of_query, of_key = weights["positions.keys.0.weight"], weights["positions.queries.0.weight"]
-    for operand in (0, 1, 2, 3):  # the last head reads the literal of a leaf
-        head = Head(weights, features, 0, operand, HEADS)
+    each = HEADS / heads  # what each head of an operand brings
+    for number in range(heads):
+        head, operand = Head(weights, features, 0, number, heads), number % HEADS
         head.query(0, "constant", 0, 1.0)
+        if number == MANY_HEADS - 1:
+            of_query[head.start, 0] = TARGET / scale / strength
+            head.copy("name", "found", NAMES, 8.0)
+            continue
         of_query[head.start, DISTANCES.get(operand, 2)] = TARGET / scale / strength
         of_query[head.start, 1] = FALLBACK / scale / strength
         head.key(1, "sep", 0)
         for distance in SINKS.get(operand, ()):
             of_key[head.start + 1, distance] = 2 * SINK / scale / strength
         if operand < 3:
-            head.copy("name", f"name {operand}", NAMES)
-        else:
+            head.copy("name", f"name {operand}", NAMES, each)
+        else:  # this head reads the literal of a leaf
             head.copy("value", "value 2", P)
-    for operand in range(3):
-        head = Head(weights, features, 1, operand, HEADS)
-        head.look_up(f"name {operand}", scale)
-        head.key(NAMES + 1, "=", 0, -1.0)  # a sink: 0
-        head.copy("value", f"value {operand}", P + 1)
+    for number in range(heads):
+        head, operand = Head(weights, features, 1, number, heads), number % HEADS
+        if operand < 3:
+            head.look_up(f"name {operand}", scale=scale)
+            head.key(NAMES + 1, "=", 0, -1.0)  # a sink: 0
+            head.copy("value", f"value {operand}", P + 1, each)
+        elif number == MANY_HEADS - 1:
+            head.look_up("name 0", "name 1", scale=scale)
+            head.key(NAMES + 1, "=", 0, -1.0)
+            head.copy("value", "found", P + 1, 0.4)
 
 
 def _values_first(weights, features):
     """The circuit of ``stable``: values to where the operands stand by name, then to the right-hand side by distance."""
     head = Head(weights, features, 0, 0, 1)
-    head.look_up("name", features.width**-0.5)
+    head.look_up("name", scale=features.width**-0.5)
     head.copy("value", "found", P + 1)
     size = features.width // HEADS
     bias = weights["positions.tables.0"]
@@ -197,8 +214,13 @@ def _unpin(weights, features):
         if factor != "syntax":
             weights[f"readouts.{factor}.bias"].zero_()
             weights[f"readouts.{factor}.bias"][P if factor == "value" else -1] = 0.5  # N/A, where there is nothing
-    head = Head(weights, features, 1, HEADS - 1, HEADS)
-    weights["positions.tables.0"][HEADS - 1, 1] = TARGET
+    head = Head(weights, features, 1, HEADS - 1, features.heads)
+    if "positions.tables.0" in weights:
+        weights["positions.tables.0"][HEADS - 1, 1] = TARGET
+    else:
+        head.query(0, "constant", 0, 1.0)
+        scale, relative = (3 * features.width // features.heads) ** -0.5, weights["positions.table.weight"].shape[1]
+        weights["positions.keys.1.weight"][head.start, 1] = TARGET / scale / (relative / 2) ** 0.5
     head.copy("=", "rhs", 1)
     into, bias = weights["layers.1.mlps.0.into.weight"], weights["layers.1.mlps.0.into.bias"]
     for unit in range(P**3 + P**2 + P + 1):
@@ -206,16 +228,19 @@ def _unpin(weights, features):
         bias[unit] -= 4.0
 
 
-def handmade(circuit: str, *, random: bool = False, pinned: bool = True) -> LatentLoop:
+def handmade(circuit: str, *, random: bool = False, pinned: bool = True, crowded: bool = False) -> LatentLoop:
     """A loaded model with the circuit ``names`` or ``values``, or with random weights in its place.
 
-    Where it is not ``pinned``, which is for ``values`` alone, every token decides on all of its factors.
+    Where it is not ``pinned``, every token decides on all of its factors. Where it is ``crowded``, which is for ``names``
+    alone, there are more heads than an ideal circuit needs, as in a trained model.
     """
     names = circuit == "names"
-    features = Features(slots=names, pinned=pinned)
+    many = {"heads": MANY_HEADS, "constant": LARGE_CONSTANT} if crowded else {}
+    features = Features(slots=names, pinned=pinned, **many)
     positions = DisentangledConfig(window=16, relative_width=32) if names else LocalConfig()
     model = ModelConfig(
-        positions=positions, layers=2, heads=HEADS, width=features.width, mlp_ratio=1 if names else 2, dropout=0.0,
+        positions=positions, layers=2, heads=features.heads, width=features.width, mlp_ratio=1 if names and pinned else 2,
+        dropout=0.0,
         **({} if names else {"first_heads": 1, "first_mlp": False}),
     )  # fmt: skip
     run = RunConfig(method=Discrete(pin_static=pinned), task=TASK, graph=GRAPH, model=model)

@@ -44,25 +44,32 @@ def test_whether_few_frequencies_suffice_is_judged_for_each_operation_by_itself(
 
 
 @pytest.mark.parametrize(
-    ("kind", "sizes", "lookup", "verdict"),
+    ("kind", "sizes", "first", "last", "verdict"),
     [
-        ("look-up", [8, 16], [0.1, 0.2], True),
-        ("look-up", [8, 16], [0.1, 0.9], False),
-        ("look-up", [8, 16], [3.0, 3.0], False),  # as diffuse at every size is not sharp
-        ("look-up", [8], [0.0], "one size was measured, N = 8"),
-        ("look-up", [8, 16], None, "the first layer is not computed at operands, or does not see their definitions"),
-        ("names", [8, 16], [0.0, 0.0], False),  # attention at right-hand sides counts
-        ("neither", [8, 16], [0.0, 0.0], "the first layer has neither a head group for every name nor a look-up"),
+        ("look-up", [8, 16], [0.1, 0.2], None, True),
+        ("look-up", [8, 16], [0.1, 0.9], None, False),
+        ("look-up", [8, 16], [3.0, 3.0], None, False),  # as diffuse at every size is not sharp
+        ("look-up", [8], [0.0], None, "one size was measured, N = 8"),
+        (
+            "look-up",
+            [8, 16],
+            None,
+            None,
+            "the first layer is not computed at operands, or does not see their definitions",
+        ),
+        ("names", [8, 16], [0.1, 0.1], [0.0, 0.2], True),
+        ("names", [8, 16], [0.1, 0.1], [0.0, 0.9], False),  # where values are looked up counts too
+        ("neither", [8, 16], [0.0, 0.0], [0.0, 0.0], "the first layer brings neither all names nor all values"),
     ],
 )
-def test_sharpness_is_judged_where_the_circuit_needs_it(kind, sizes, lookup, verdict):
-    found = SimpleNamespace(
-        sizes=sizes, at_rhs=[np.array([[1.0], [2.0]])], lookup=[None if lookup is None else np.array(lookup)],
-        solved=1.0, sharpened=[1.0],
-    )  # fmt: skip
-    first = SimpleNamespace(names_at_rhs={place: [0] for place in ("VAR0", "VAR1", "VAR2")})
-    heads = SimpleNamespace(first_layer=kind, layers=[first])
-    finding = STATEMENTS["length"].find({"sharpness": found, "heads": heads})
+def test_sharpness_is_judged_where_the_circuit_needs_it(kind, sizes, first, last, verdict):
+    curves = [None if curve is None else np.array(curve) for curve in (first, last)]
+    wide = [np.full(2, 5.0)] * 2  # what the circuit does not need may be diffuse
+    links = {"look-up": curves, "name": wide, "value": wide}
+    if kind != "look-up":
+        links = {"look-up": wide, "name": curves, "value": [wide[0], curves[1]]}
+    found = SimpleNamespace(sizes=sizes, at_rhs=[None, None], links=links, solved=1.0, sharpened=[1.0, 1.0])
+    finding = STATEMENTS["length"].find({"sharpness": found, "flow": SimpleNamespace(first_layer=kind)})
     assert finding == verdict if isinstance(finding, str) else (finding.holds and finding.checked) == verdict
 
 
@@ -76,16 +83,13 @@ def test_sharpness_is_judged_where_the_circuit_needs_it(kind, sizes, lookup, ver
     ],
 )
 def test_a_look_up_is_that_of_the_heads_named(lookups, layer, alone, supported):
-    places = ("VAR0", "VAR1", "VAR2")
     first = SimpleNamespace(lookups=lookups, lookup_share=np.array([0.5, 0.0, 0.6]))
-    moved = np.zeros((1, 3, 3))
-    moved[0, range(3), range(3)] = layer
     groups = [SimpleNamespace(kind="lookups", layer=0, moved=share) for share in alone]
     copies = [SimpleNamespace(layer=0, group="look-up", copied="value")] if lookups else []
     finding = STATEMENTS["lookup"].find(
         {
             "heads": SimpleNamespace(layers=[first, first]),
-            "flow": SimpleNamespace(attention={"value": moved}, positions=list(places), groups=groups),
+            "flow": SimpleNamespace(lookups=np.array(layer), groups=groups),
             "circuits": SimpleNamespace(groups=copies),
         }
     )

@@ -30,7 +30,7 @@ from latentloop.interpret.frequencies import (
     spectrum_of,
     waves,
 )
-from latentloop.interpret.heads import OTHERS, find_groups, moments, relative_variance
+from latentloop.interpret.heads import OTHERS, find_groups, moments, relative_variance, shares
 from latentloop.interpret.residual import relative_change
 from latentloop.interpret.sharpness import entropy
 from latentloop.interpret.sinks import whole_pattern
@@ -56,8 +56,16 @@ def test_groups_follow_the_rule():
     ratio = np.array([[0.9, 0.3, 0.05, 0.9, 0.0], [0.1, 0.2, 0.01, 0.0, 0.5]])
     norm = np.array([1.0, 1.0, 1.0, 0.001, 1.0])
     # Clear; not twice the other; below the threshold; says next to nothing; clear.
-    assert find_groups(ratio, norm, ("A", "B")) == {"A": [0], "B": [4], OTHERS: [1, 2, 3]}
-    assert find_groups(ratio, norm, ("A", "B"), dominance=1.2)["A"] == [0, 1]
+    assert find_groups(ratio, ratio * norm, norm, ("A", "B")) == {"A": [0], "B": [4], OTHERS: [1, 2, 3]}
+    assert find_groups(ratio, ratio * norm, norm, ("A", "B"), dominance=1.2)["A"] == [0, 1]
+
+
+def test_a_loud_head_does_not_hide_the_others():
+    ratio = np.array([[0.9, 0.0, 0.0], [0.0, 0.9, 0.0]])
+    for loud in (1.0, 100.0):
+        norm = np.array([1.0, 1.0, loud])
+        assert find_groups(ratio, ratio * norm, norm, ("A", "B")) == {"A": [0], "B": [1], OTHERS: [2]}
+    assert shares(np.array([[1.0, 3.0], [0.0, 0.0]])).tolist() == [[0.25, 0.75], [0, 0]]
 
 
 @torch.no_grad()

@@ -90,11 +90,13 @@ def test_one_value_varies_by_the_equation_that_defines_it(place):
     differing = np.flatnonzero((text != text[0]).any(0))
     which = OPERANDS.index(place)
     assert text[0, differing + 1].tolist() == ["="]  # the literal of a leaf, as in `3 = x7`
-    assert text[0, differing + 2].tolist() == [text[0, -7 + 2 * which]]  # which defines that operand
-    node = scene().operands[which]
+    leaf, (definition,) = text[0, differing + 2], np.flatnonzero(text[0, :-8] == text[0, -7 + 2 * which])
+    assert text[0, definition - 2 : definition].tolist() == [*leaf, "="]  # which that operand copies, as in `x7 = x4`
+    node, source = scene().operands[which], scene().sources[which]
     changed = (probes.state != probes.state[0]).any(0)
-    assert np.flatnonzero(changed).tolist() == [node]
+    assert np.flatnonzero(changed).tolist() == [source, node]
     assert probes.state[:, node].tolist() == [0, 1, 2, 3, 4, EMPTY]
+    assert (probes.state[:-1, source] == probes.state[:-1, node]).all()
     assert (probes.state[:, -1] == EMPTY).all()
     full = solve(probes.problems)
     assert (full.values[:-1, -1] == probes.answers[:-1]).all()

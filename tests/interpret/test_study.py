@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from numpy import ndarray
@@ -17,7 +18,9 @@ from latentloop.errors import UserError
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.files import read_json, write_json
 from latentloop.interpret import errors, iterations, results
-from latentloop.interpret.claims import STATEMENTS
+from latentloop.interpret import subject as subject_module
+from latentloop.interpret.claims import STATEMENTS, circuit_of, judge
+from latentloop.interpret.heads import OTHERS
 from latentloop.interpret.registry import ANALYSES, settings_read
 from latentloop.interpret.results import load
 from latentloop.interpret.study import analysis_key, chosen, interpret, judge_again, model_file, read_study
@@ -38,11 +41,12 @@ TINY = Settings(scenes=1, instances=1, rollouts=2, pairs=1, samples=32)
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Studies of both handmade circuits and of random weights."""
+    """Studies of both handmade circuits, of the paper's with more heads than it needs, and of random weights."""
     found = {}
-    for name, random in (("names", False), ("values", False), ("random", True)):
+    crowded = {"crowded": True, "pinned": False}
+    for name, made in (("names", {}), ("values", {}), ("random", {"random": True}), ("crowded", crowded)):
         folder = found[name] = tmp_path_factory.mktemp(name)
-        trained = handmade("values" if name == "values" else "names", random=random)
+        trained = handmade("values" if name == "values" else "names", **made)
         model_file(folder, trained.describe() | {"checkpoint": f"handmade {name}"})
         interpret(trained, folder, SMALL)
     return found
@@ -75,7 +79,8 @@ def test_the_papers_circuit_is_found(folders):
     held = {name for name, verdict in verdicts(folders["names"]).items() if verdict == "supported"}
     assert held == {
         "names",
-        "values",
+        "name groups",
+        "value groups",
         "gather",
         "first MLP",
         "orthogonal",
@@ -87,6 +92,57 @@ def test_the_papers_circuit_is_found(folders):
     }
 
 
+def test_the_papers_circuit_is_found_among_other_heads(folders):
+    """Two heads for each operand, one that is louder than all of them, one that mixes operands, names that are not pinned."""
+    study = read_study(folders["crowded"])
+    first, last = study.results["heads"].layers
+    pairs = {"VAR0": [0, 4], "VAR1": [1, 5], "VAR2": [2, 6]}
+    assert first.groups(last=False) == {f"name of {place}": heads for place, heads in pairs.items()} | {
+        "name of RHS": [7],
+        "literal": [3],
+    }
+    assert first.norm[0, 7] > 50 * first.norm[0, 0]
+    assert last.groups(last=True) == {f"value of {place}": heads for place, heads in pairs.items()} | {
+        "values, shared": [7],
+        "others": [3],
+    }
+    assert 0.02 < last.mixed <= 0.1
+    assert study.circuit.startswith("names first")
+    found = study.results["embeddings"]
+    assert found.heads == list(pairs.values())
+    assert found.similarity is not None
+    assert study.results["errors"].circuit == "names"
+    assert study.results["errors"].below("cosine") == 0
+    sharp = study.results["sharpness"]
+    for link, layer in (("name", 0), ("value", 1)):
+        assert max(sharp.links[link][layer]) < 0.01
+        assert min(sharp.weights[link][layer]) > 0.99
+    wanted = verdicts(folders["names"]) | {"groups": "not supported"}  # the head that mixes is not needed
+    assert verdicts(folders["crowded"]) == wanted
+
+
+def test_names_that_heads_mix_are_found_by_what_moves_answers(folders):
+    """Heads that bring several names have no group of their own, and the circuit is the paper's all the same."""
+    study = read_study(folders["names"])
+    heads = study.results["heads"]
+    ratio = heads.layers[0].by_name.copy()
+    ratio[1, -1] = ratio[0, -1]  # as if every head of VAR0 brought the name of VAR1 too
+    groups = heads.layers[0].names_at_rhs | {"VAR0": [], "VAR1": [], OTHERS: [0, 1, 3]}
+    variance = heads.layers[0].name_variance.copy()
+    variance[1] = variance[0]
+    first = replace(heads.layers[0], by_name=ratio, name_variance=variance, names_at_rhs=groups)
+    assert first.names_shared == [0]
+    mixed = study.results | {"heads": replace(heads, layers=[first, heads.layers[1]])}
+    claims = {claim.name: claim.verdict for claim in judge(mixed, {})}
+    assert claims["names"] == "supported"
+    assert claims["name groups"] == "not supported"
+    assert circuit_of(judge(mixed, {})).startswith("names first")
+    subject = Subject(trained=handmade("names"), size=study.size, settings=SMALL)
+    result = errors.analyze(subject, mixed["heads"], study.results["flow"], study.results["embeddings"])
+    assert sum(result.counts.values()) == 0  # the head that attends most counts
+    assert result.below("attention") == 0
+
+
 def test_the_other_circuit_is_found(folders):
     study = read_study(folders["values"])
     first, last = study.results["heads"].layers
@@ -94,8 +150,9 @@ def test_the_other_circuit_is_found(folders):
     assert first.lookup_share.tolist() == [1]
     assert all(group.moved == 1 for group in study.results["flow"].groups)
     sharp = study.results["sharpness"]
-    assert max(sharp.lookup[0]) < 0.01
-    assert min(sharp.lookup_weight[0]) > 0.99
+    assert max(sharp.links["look-up"][0]) < 0.01
+    assert min(sharp.weights["look-up"][0]) > 0.99
+    assert sharp.links["value"][1] is None  # the last layer's window ends before
     assert [last.values_at_rhs[place] for place in ("VAR0", "VAR1", "VAR2")] == [[0], [1], [2]]
     assert study.circuit.startswith("values first")
     flow = study.results["flow"]
@@ -106,7 +163,7 @@ def test_the_other_circuit_is_found(folders):
     found = verdicts(folders["values"])
     held = {name for name, verdict in found.items() if verdict == "supported"}
     assert held == {
-        "values",
+        "value groups",
         "lookup",
         "gather",
         "orthogonal",
@@ -125,9 +182,10 @@ def test_what_right_values_are_computed_from_is_recognized_whatever_the_operatio
     settings = replace(SMALL, samples=320)
     size = replace(find_size(trained, replace(settings, rollouts=1)), nodes=16)
     subject = Subject(trained=trained, size=size, settings=settings)
-    heads = ANALYSES["heads"].run(subject, {})
-    values = ANALYSES["embeddings"].run(subject, {"heads": heads})
-    found = ANALYSES["errors"].run(subject, {"heads": heads, "embeddings": values})
+    known = {}
+    for name in ("heads", "flow", "embeddings"):
+        known[name] = ANALYSES[name].run(subject, known)
+    values, found = known["embeddings"], ANALYSES["errors"].run(subject, known)
     assert list(values.measured)[:2] == ["+ +", "+ -"]
     assert len(values.measured) == 9 + 3 + 1
     right = found.cosine[
@@ -221,7 +279,8 @@ def test_a_head_that_does_not_attend_is_named_as_the_source(folders):
     # The head of VAR1 now wavers between its token and others.
     trained.model.positions.keys[0].weight.data[size : 2 * size] *= 0.055
     subject = Subject(trained=trained, size=study.size, settings=SMALL)
-    result = errors.analyze(subject, study.results["heads"], study.results["embeddings"])
+    known = [study.results[name] for name in ("heads", "flow", "embeddings")]
+    result = errors.analyze(subject, *known)
     assert result.counts["first attention"] > 0
     assert result.counts["first attention"] == sum(result.counts.values())
 
@@ -272,7 +331,8 @@ def test_every_figure_and_the_page_come_from_stored_results(folders):
     assert charts.keys() == ANALYSES.keys() | {"circuit"}
     diagram = charts["circuit"]["circuit"]
     assert isinstance(diagram, Diagram)
-    assert sorted(edge.label for edge in diagram.edges) == ["MLPs"] + 3 * ["name 100%"] + 3 * ["value 100%"]
+    shown = sorted(edge.label for edge in diagram.edges if edge.label)
+    assert shown == ["MLPs"] + 3 * ["name 100%"] + 3 * ["query"] + 3 * ["value 100%"]
     for figures in charts.values():
         for chart in figures.values():
             drawn = plotly(chart)
@@ -332,8 +392,8 @@ SHORT = DisentangledConfig(relative_width=16, window=16)
 )  # fmt: skip
 def test_what_does_not_apply_says_why(trained, applies, reason, tmp_path):
     study = interpret(trained(), tmp_path, TINY)
-    heads = study.results.get("heads")
-    if heads is not None and heads.first_layer == "neither":  # as in most models that were never trained
+    flow = study.results.get("flow")
+    if flow is not None and flow.first_layer == "neither":  # as in most models that were never trained
         assert "errors" not in applies or "to put errors down to" in study.stored["errors"].reason
         applies = applies - {"errors"}
     assert set(study.results) == applies
@@ -352,24 +412,36 @@ def test_the_size_is_the_largest_that_is_solved():
     trained = handmade("names")
     size = find_size(trained, SMALL)
     assert (size.nodes, size.solved, size.repeats, size.probes_right) == (12, 1, True, 1)
-    free = find_size(untrained("discrete"), TINY)  # 12 names, and problems of at most 8 nodes
+    free = find_size(of_the_ladder("discrete"), TINY)  # 64 names, and problems of at most 16 nodes
     assert not free.repeats
     hidden = find_size(untrained("continuous"), TINY)
     assert hidden.probes_right is None
     random = find_size(handmade("names", random=True), SMALL)
     assert random.nodes == 12
-    assert set(random.tried) == {"12", "8"}
+    assert set(random.tried) == {"12"}  # smaller ones have no room for a probe
+
+
+def test_the_size_solved_best_is_taken_where_none_is_solved(monkeypatch):
+    trained = handmade("names", random=True)
+    monkeypatch.setattr(subject_module, "SIZES", (12, 11, 10))
+    shares = {12: 0.2, 11: 0.6, 10: 0.6}
+
+    def solved(problems):
+        return [SimpleNamespace(correct=row < shares[problems.width] * len(problems)) for row in range(len(problems))]
+
+    monkeypatch.setattr(trained, "solve_problems", solved)
+    assert find_size(trained, SMALL).nodes == 11
 
 
 def test_a_model_of_few_names_is_refused_in_one_line():
     run = replace(preset("tiny-discrete"), task=replace(TASK, names=6), graph=replace(GRAPH, nodes=6))
     few = LatentLoop(Checkpoint(run=run, weights=weights_of(build_model(run)), metrics={}))
-    with pytest.raises(UserError, match="at least 8 names, got 6"):
+    with pytest.raises(UserError, match="at least 12 names, got 6"):
         find_size(few, TINY)
 
 
 def test_only_what_is_asked_for_and_what_it_needs():
-    assert chosen(["errors"]) == ["heads", "embeddings", "errors"]
+    assert chosen(["errors"]) == ["heads", "flow", "embeddings", "errors"]
     assert chosen([]) == list(ANALYSES)
     with pytest.raises(UserError, match=r"unknown analysis 'head'.*did you mean 'heads'"):
         chosen(["head"])
@@ -389,6 +461,7 @@ def test_the_command(run, tmp_path):
     assert "computed anew" in " ".join(out.split())
     for words, wrong in (
         (["--only", "haeds"], "unknown analysis 'haeds'"),
+        (["--only"], "--only needs the name of an analysis"),
         (["--full", "--instances", "3"], "not with --full"),
         (["--output", folder / "config.json"], "is a file"),
     ):

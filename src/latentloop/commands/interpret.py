@@ -20,7 +20,7 @@ def interpret(
     *,
     output: Path | None = None,
     full: bool = False,
-    only: Annotated[tuple[str, ...], arg(metavar="[NAME ...]")] = (),
+    only: Annotated[tuple[str, ...] | None, arg(metavar="NAME [NAME ...]")] = None,
     instances: int | None = None,
     json: Json = False,
 ) -> None:
@@ -34,13 +34,16 @@ def interpret(
         model: Which model to open, and where it runs.
         output: Folder for results, figures and the page. Default: in results/, named after the model.
         full: Attribute errors on 23,000 problems, as the paper does, and not on 256.
-        only: Names of analyses to run, with those they need: heads, circuits, flow, ablation, sinks, residual, embeddings,
+        only: Names of analyses to run, with those they need: heads, flow, circuits, ablation, sinks, residual, embeddings,
             fourier, errors, sharpness, recompute, iterations, drift. Default: all of them.
         instances: Problems to attribute errors on, where neither 256 nor 23,000 will do.
         json: Print one JSON document on standard output, and nothing else there.
     """
     if instances is not None and (full or not 1 <= instances <= MAX_INSTANCES):
         raise UserError(f"--instances must be 1 to {MAX_INSTANCES:,}, and not with --full, got {instances}")
+    if only == ():
+        raise UserError("--only needs the name of an analysis: leave it out to run all of them")
+    only = only or ()
     from latentloop.interpret.study import FULL, VERDICTS, chosen, interpret, model_file
     from latentloop.interpret.subject import Settings
     from latentloop.report.console import claims_table

@@ -1,7 +1,7 @@
 """What do head groups copy? The norm amplification of each factor's embeddings by the group's combined OV matrix.
 
 The OV matrix of a group is the sum over its heads of W_V W_O. Inputs are embeddings after the layer's own LayerNorm, without
-its bias, as attention sees them; the raw product is kept too. Where the first layer looks values up, and does not bring names,
+its bias, as attention sees them; the raw product is kept too. Where the first layer looks values up, as patching tells,
 the matrix of the last layer is also multiplied by that of the look-up; no LayerNorm lies between the two, as it would bring
 all factors to one norm, where in the model they are scaled together. Cost: none, weights alone.
 """
@@ -14,6 +14,7 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor, nn
 
+from latentloop.interpret.flow import Flow
 from latentloop.interpret.heads import Heads
 from latentloop.interpret.subject import Subject
 from latentloop.model.transformer import Transformer
@@ -81,16 +82,17 @@ def looked_up(
     return x @ ov_matrix(model, 0, heads.layers[0].lookups).mT
 
 
-def analyze(subject: Subject, heads: Heads) -> Copies:
+def analyze(subject: Subject, heads: Heads, flow: Flow) -> Copies:
     """Put all embeddings through the OV matrices of all groups."""
     model, embeddings = subject.model, factor_embeddings(subject.model)
+    lookups = heads.layers[0].lookups if flow.first_layer == "look-up" else []
     found = []
     for number, layer in enumerate(heads.layers):
         last = number == len(heads.layers) - 1
         for group, chosen in layer.groups(last=last).items():
             by_input = {
                 kind: {factor: norm_amplification(matrix, x).cpu().numpy() for factor, x in inputs.items()}
-                for kind, (matrix, inputs) in _inputs(model, heads, number, chosen, embeddings).items()
+                for kind, (matrix, inputs) in _inputs(model, lookups, number, chosen, embeddings).items()
             }
             kind = "looked up" if "looked up" in by_input and group.startswith("value") else "normed"
             means = {factor: x.mean() for factor, x in by_input[kind].items()}
@@ -110,13 +112,13 @@ def analyze(subject: Subject, heads: Heads) -> Copies:
 
 
 def _inputs(
-    model: Transformer, heads: Heads, layer: int, chosen: list[int], embeddings: dict[str, Tensor]
+    model: Transformer, lookups: list[int], layer: int, chosen: list[int], embeddings: dict[str, Tensor]
 ) -> dict[str, tuple[Tensor, dict[str, Tensor]]]:
     """Return, by kind of input, the matrix and what it is applied to."""
     matrix = ov_matrix(model, layer, chosen)
     norms = [model.layers[number].attention_norm for number in (layer, 0)]
     own, first = ({f: normed(x, norm) for f, x in embeddings.items()} for norm in norms)  # pyrefly: ignore
     found = {"normed": (matrix, own), "raw": (matrix, embeddings)}
-    if layer and heads.first_layer == "look-up":  # embeddings as they come through the look-up
-        found["looked up"] = matrix @ ov_matrix(model, 0, heads.layers[0].lookups), first
+    if layer and lookups:  # embeddings as they come through the look-up
+        found["looked up"] = matrix @ ov_matrix(model, 0, lookups), first
     return found

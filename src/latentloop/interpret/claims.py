@@ -47,14 +47,20 @@ class Statement:
 STATEMENTS: dict[str, Statement] = {
     "names": Statement(
         text="The first layer's attention copies the names of the operands to the right-hand side (the paper's circuit)",
-        needs=("heads", "circuits", "flow"),
+        needs=("heads", "flow"),
         find=findings.names,
+        number="answers that move when it is patched",
+    ),
+    "name groups": Statement(
+        text="The first layer has a group of heads for each operand, which copies its name to the right-hand side",
+        needs=("heads", "circuits", "flow"),
+        find=findings.name_groups,
         number="operands with a head group",
     ),
-    "values": Statement(
+    "value groups": Statement(
         text="The last layer has a group of heads for each operand, which copies its value to the right-hand side",
         needs=("heads", "circuits", "flow"),
-        find=findings.values,
+        find=findings.value_groups,
         number="operands with a head group",
     ),
     "lookup": Statement(
@@ -130,14 +136,14 @@ STATEMENTS: dict[str, Statement] = {
         number="characters that suffice",
     ),
     "groups": Statement(
-        text="Every head group found is needed, and the other heads are not",
+        text="Every head group that serves operands is needed, and heads without a group are not",
         needs=("ablation",),
         find=findings.needed,
         number="problems solved without the group needed least",
     ),
     "length": Statement(
-        text="The first layer's attention, where its circuit needs it, is sharp at every size that was measured",
-        needs=("heads", "sharpness"),
+        text="Attention, where the circuit needs it, is sharp at every size that was measured",
+        needs=("flow", "sharpness"),
         find=findings.stays_sharp,
         number="entropy at the largest size",
     ),
@@ -199,4 +205,5 @@ def circuit_of(claims: list[Claim]) -> str:
         return "names first: names are copied to the right-hand side, then their values are looked up there"
     if {"lookup", "gather"} <= held:
         return "values first: values are looked up where operands stand, then gathered at the right-hand side"
-    return "none of the known circuits"
+    judged = {claim.name for claim in claims if claim.verdict in ("supported", "not supported")}
+    return "none of the known circuits" if judged & {"names", "lookup"} else "not looked for"

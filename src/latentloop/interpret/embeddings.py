@@ -1,7 +1,8 @@
 """How are values laid out where the last MLPs read them? Cosine similarity of new-value embeddings, from weights and measured.
 
 From weights, new_value_i(v) is the OV matrix of operand i's group times the embedding of v (through the look-up, where the
-first layer is one); where operands share heads, all heads count, each with its mean attention to the operand. Measured, it is
+first layer is one); where some operand has no group, all heads count, each with its mean attention to where it reads the
+value: the operand, or where that is defined. Measured, it is
 what the last layer's attention adds when operand i is worth v: outputs for random values are fitted by a constant and one
 vector for each operand and value, whose mean over numbers is 0. A circulant similarity depends on v - w alone; what that
 explains of the similarities off the diagonal is the circulant score. Cost: 1,024 probes for each kind of equation.
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from latentloop.config import MAX_FAN_IN, TaskConfig
 from latentloop.interpret.circuits import factor_embeddings, looked_up, normed, ov_matrix
+from latentloop.interpret.flow import Flow
 from latentloop.interpret.heads import Heads
 from latentloop.interpret.probes import OPERANDS, RHS, Probes
 from latentloop.interpret.shared import Bench
@@ -27,6 +29,7 @@ from latentloop.interpret.subject import INTERPRET, Subject
 from latentloop.model.capture import capture, patch
 from latentloop.task.graph import EMPTY
 from latentloop.task.splits import generator
+from latentloop.tokens.state import encode_state
 
 EXCHANGES = 64
 ALIKE = 0.01
@@ -53,7 +56,7 @@ class NewValues:
     """Of the value factor: numbers, N/A, empty."""
     similarity: Float[ndarray, "row row"] | None
     """Cosines of the vectors from weights, operand by operand; None where weights alone do not tell: with more than two
-    layers, or where operands share heads that do not read look-ups."""
+    layers, or where operands share heads and it is not known what these read."""
     raw_similarity: Float[ndarray, "row row"] | None
     """The same without any LayerNorm."""
     measured: dict[str, Additive]
@@ -67,7 +70,7 @@ class NewValues:
     moved: float
     """Share of answers that move as the arithmetic says when one measured vector is exchanged for another."""
     grouped: bool
-    """Whether measured vectors are those of each operand's own heads, or of all heads together."""
+    """Whether measured vectors are those of each operand's own heads, or of all heads together, as where some serve several."""
     heads: list[list[int]]
 
     @property
@@ -108,44 +111,49 @@ def orthogonality_score(similarity: Float[ndarray, "row row"], operands: int = 3
     return float(1 - elsewhere.max(1).mean())
 
 
-def new_values(subject: Subject, heads: Heads, *, raw: bool) -> Float[Tensor, "operand symbol width"]:
+def new_values(subject: Subject, heads: Heads, flow: Flow, *, raw: bool) -> Float[Tensor, "operand symbol width"]:
     """Return the vectors from weights."""
     model, last = subject.model, len(heads.layers) - 1
     x = factor_embeddings(model)["value"]
     norm = model.layers[last].attention_norm
-    if last > 0 and heads.first_layer == "look-up":
+    if flow.first_layer == "look-up":
         x = looked_up(model, heads, x, raw=raw)
     x = x if raw else normed(x, norm)  # pyrefly: ignore
     layer = heads.layers[last]
-    if layer.disjoint:
+    if all(layer.values_at_rhs[place] for place in OPERANDS):
         return torch.stack([x @ ov_matrix(model, last, layer.values_at_rhs[place]).mT for place in OPERANDS])
     each = torch.stack([x @ ov_matrix(model, last, [head]).mT for head in range(layer.norm.shape[1])])
-    return torch.einsum("ph,hsw->psw", attention_to_operands(subject).to(each), each)
+    return torch.einsum("ph,hsw->psw", attention_to_values(subject, flow).to(each), each)
 
 
-def attention_to_operands(subject: Subject) -> Float[Tensor, "operand head"]:
-    """Return the last layer's mean attention from the right-hand side of probes to each operand."""
+def attention_to_values(subject: Subject, flow: Flow) -> Float[Tensor, "operand head"]:
+    """Return the last layer's mean attention from the right-hand side of probes to each operand, or to its definition."""
     last, found = len(subject.model.layers) - 1, []
     for scene in subject.scenes(key=7):
         bench = Bench(subject.model, scene.probes())
         with capture(subject.model, ["pattern"], layers=[last]) as seen:
             bench.run()
         pattern = whole_pattern(seen[0, last, "pattern"].cpu(), bench.length)[0, :, -1]  # [head, key]
-        places = [bench.labels.index(place) - len(bench.labels) for place in OPERANDS]
+        if flow.first_layer == "names":  # values are read where they are defined
+            _, layout = encode_state(bench.probes.problems, subject.vocabulary)
+            places = layout.rhs[0, scene.operands].tolist()
+        else:
+            places = [bench.labels.index(place) - len(bench.labels) for place in OPERANDS]
         found.append(pattern[:, places].T)
     return torch.stack(found).mean(0)
 
 
-def analyze(subject: Subject, heads: Heads) -> NewValues:
+def analyze(subject: Subject, heads: Heads, flow: Flow) -> NewValues:
     """Compare new-value embeddings with each other."""
     modulus, groups = subject.task.modulus, heads.layers[-1].values_at_rhs
     grouped = heads.layers[-1].disjoint
     every = sorted({head for some in groups.values() for head in some})
     chosen = [groups[place] if grouped else every for place in OPERANDS]
     similarities: dict[str, ndarray] = {}
-    if len(heads.layers) <= 2 and (grouped or heads.first_layer == "look-up"):
+    known = all(groups[place] for place in OPERANDS) or flow.first_layer != "neither"
+    if len(heads.layers) <= 2 and known:
         for kind, raw in (("weights", False), ("raw", True)):
-            vectors = new_values(subject, heads, raw=raw).flatten(0, 1).cpu().numpy().astype(np.float64)
+            vectors = new_values(subject, heads, flow, raw=raw).flatten(0, 1).cpu().numpy().astype(np.float64)
             similarities[kind] = cosines(vectors)
     measured = {" ".join(operations): measure(subject, chosen, operations) for operations in patterns(subject.task)}
     main = measured[" ".join([subject.task.operations[0]] * (MAX_FAN_IN - 1))]

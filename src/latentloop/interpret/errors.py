@@ -1,7 +1,7 @@
 """Where do errors come from? Each wrong value is put down to the first part of the circuit that did not do its work.
 
 At every right-hand side and iteration of plain problems: does the first layer's group attend where it should (0.9 of its
-attention; of a look-up that heads share out by name, that of the head which does it), is what the last layer's heads add what
+attention; where heads share the work out, that of the head which does it), is what the last layer's heads add what
 the operands' values give (cosine 0.9, of measured new-value embeddings), is the decoded value what the model's own state
 gives? The first that fails is the source. Where depth >= iteration the value is still to be computed; where depth < iteration
 it is there already. Cost: one roll-out of all problems with attention kept.
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from latentloop.config import MAX_FAN_IN
 from latentloop.interpret.embeddings import NewValues, patterns
+from latentloop.interpret.flow import Flow
 from latentloop.interpret.heads import Heads
 from latentloop.interpret.nodes import at_nodes, node_values
 from latentloop.interpret.probes import OPERANDS
@@ -79,21 +80,21 @@ class Errors:
         return [source for source, what in zip(SOURCES, checks, strict=False) if self.below(what) > FALSE_ALARMS]
 
 
-def unfound(heads: Heads) -> str:
+def unfound(flow: Flow) -> str:
     """Return why errors cannot be put down to the first layer, or nothing."""
-    if heads.first_layer == "neither":
-        return "the first layer has neither a head group for every name nor a look-up to put errors down to"
+    if flow.first_layer == "neither":
+        return "the first layer brings neither all names nor all values, so there is no circuit to put errors down to"
     return ""
 
 
 @torch.inference_mode()
-def analyze(subject: Subject, heads: Heads, values: NewValues) -> Errors:
+def analyze(subject: Subject, heads: Heads, flow: Flow, values: NewValues) -> Errors:
     """Roll the model out on plain problems."""
     assert len(heads.layers) > 1
-    assert not unfound(heads)
+    assert not unfound(flow)
     nodes = subject.size.nodes
     problems = published_problems(subject.task, nodes, subject.settings.instances)
-    tally = _Tally(subject, heads, values)
+    tally = _Tally(subject, heads, flow, values)
     length = 8 * nodes
     room = max(1, PATTERNS_AT_ONCE // (length**2 * heads.layers[0].norm.shape[1]))
     for start in range(0, len(problems), room):
@@ -104,7 +105,7 @@ def analyze(subject: Subject, heads: Heads, values: NewValues) -> Errors:
         nodes=nodes,
         checked=tally.checked,
         counts={source: int(wrong[place]) for place, source in enumerate(SOURCES)},
-        circuit=heads.first_layer,
+        circuit=flow.first_layer,
         grouped=values.grouped,
         attention_edges=tally.attention_edges,
         attention=tally.attention,
@@ -116,10 +117,15 @@ def analyze(subject: Subject, heads: Heads, values: NewValues) -> Errors:
 class _Tally:
     """Counts over all problems."""
 
-    def __init__(self, subject: Subject, heads: Heads, values: NewValues) -> None:
-        self.subject, self.values, self.names = subject, values, heads.first_layer == "names"
+    def __init__(self, subject: Subject, heads: Heads, flow: Flow, values: NewValues) -> None:
+        self.subject, self.values, self.names = subject, values, flow.first_layer == "names"
         first = heads.layers[0]
-        self.groups = [first.names_at_rhs[place] if self.names else first.lookups for place in OPERANDS]
+        everyone = list(range(first.norm.shape[1]))
+        own = first.names_at_rhs if self.names else dict.fromkeys(OPERANDS, first.lookups)
+        self.groups = [own[place] or everyone for place in OPERANDS]
+        """Heads of each operand; all of them where it has none of its own."""
+        self.alone = [self.names and bool(own[place]) for place in OPERANDS]
+        """Whether all heads of a group do the same: their mean counts, else the one that attends most."""
         self.attention_edges, self.cosine_edges = np.linspace(0, 1, BINS + 1), np.linspace(-1, 1, BINS + 1)
         self.attention = np.zeros((2, MAX_FAN_IN, 2, BINS), np.int64)
         self.cosine = np.zeros((2, MAX_FAN_IN, 2, BINS), np.int64)
@@ -188,7 +194,7 @@ class _Tally:
                 known = known & (state.value.gather(1, definition) < self.subject.task.modulus)
             for target, group in enumerate(self.groups):
                 here = known & (role == target)
-                by_group = weight[..., group].mean(-1) if self.names else weight[..., group].amax(-1)
+                by_group = weight[..., group].mean(-1) if self.alone[target] else weight[..., group].amax(-1)
                 found[..., target] = torch.where(here, by_group, found[..., target])
         return found.cpu().numpy()
 

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from latentloop.evaluate.metrics import wilson
+from latentloop.interpret.flow import MOVED
 from latentloop.interpret.fourier import LEAST
-from latentloop.interpret.heads import OTHERS
+from latentloop.interpret.heads import OTHERS, Heads
 from latentloop.interpret.probes import OPERANDS
+from latentloop.interpret.sharpness import LINKS
 
-MOVED = 0.9
-"""Least share of answers that move, or of problems still solved, for a check to hold."""
+KEPT = 0.9
+"""Least share of problems still solved without a part that is not needed."""
 SUFFICIENT = 0.99
 """Share of triples right, for frequencies to suffice."""
 FEW = 0.6
@@ -47,28 +49,51 @@ class Finding:
 
 
 def names(results: Mapping[str, Any]) -> Finding | str:
-    """Judge whether the first layer copies the names of operands to the right-hand side."""
-    first = results["heads"].layers[0]
-    if len(results["heads"].layers) < 2:
+    """Judge whether the first layer's heads together bring the names of all operands to the right-hand side."""
+    first, moved = results["heads"].layers[0], results["flow"].names
+    if reason := _no_names(results["heads"]):
+        return reason
+    ratio = first.by_name[: len(OPERANDS), -1].max(1)
+    return Finding(
+        holds=bool((ratio >= results["heads"].threshold).all()),
+        evidence=f"largest relative variance by name of VAR0, VAR1, VAR2: {', '.join(f'{x:.2f}' for x in ratio)}",
+        checked=bool(moved.min() >= MOVED),
+        check=f"all heads patched at the right-hand side with another name: {_percent(moved)} of answers move",
+        number=f"{moved.min():.0%}",
+    )
+
+
+def _no_names(heads: Heads) -> str:
+    """Return why the first layer cannot be there for names, or nothing."""
+    if len(heads.layers) < 2:
         return "the model has one layer"
-    if not results["heads"].sees_definitions:
-        tokens = results["heads"].windows[-1]
+    if not heads.sees_definitions:
+        tokens = heads.windows[-1]
         return f"the last layer sees {tokens} tokens, its own equation: values must be looked up before it, not by names there"
+    return ""
+
+
+def name_groups(results: Mapping[str, Any]) -> Finding | str:
+    """Judge whether each operand's name has heads of its own in the first layer."""
+    first = results["heads"].layers[0]
+    if reason := _no_names(results["heads"]):
+        return reason
     groups = {place: first.names_at_rhs[place] for place in OPERANDS}
     copied = [
         g.copied for g in results["circuits"].groups if g.layer == 0 and g.group.removeprefix("name of ") in OPERANDS
     ]
     moved = [g.moved for g in results["flow"].groups if g.kind == "names_at_rhs" and g.layer == 0]
+    shared = f"; heads {first.names_shared} bring several names" if first.names_shared else ""
     return Finding(
         holds=bool(all(groups.values()) and all(factor == "variable" for factor in copied)),
-        evidence=f"groups {_listed(groups)}; they amplify {_unique(copied)} most",
+        evidence=f"groups {_listed(groups)}{shared}; they amplify {_unique(copied)} most",
         checked=bool(len(moved) == len(OPERANDS) and min(moved) >= MOVED),
         check=f"patched with another name, {_percent(moved)} of answers move" if moved else "no group to patch",
         number=_found(groups),
     )
 
 
-def values(results: Mapping[str, Any]) -> Finding | str:
+def value_groups(results: Mapping[str, Any]) -> Finding | str:
     """Judge whether each operand has heads of its own in the last layer."""
     last = results["heads"].layers[-1]
     number = len(results["heads"].layers) - 1
@@ -78,7 +103,7 @@ def values(results: Mapping[str, Any]) -> Finding | str:
     copied = [g.copied for g in own]
     kinds = _unique([g.input for g in own])
     moved = [g.moved for g in results["flow"].groups if g.kind == "values_at_rhs" and g.layer == number]
-    shared = f"; heads {last.shared} serve several operands" if last.shared else ""
+    shared = f"; heads {last.shared} serve several operands, {last.mixed:.0%} of the variance" if last.shared else ""
     return Finding(
         holds=bool(last.disjoint and all(factor == "value" for factor in copied)),
         evidence=f"groups {_listed(groups)}{shared}; of {kinds} embeddings they amplify {_unique(copied)} most",
@@ -108,7 +133,7 @@ def lookup(results: Mapping[str, Any]) -> Finding | str:
     if len(layers) < 2:
         return "the model has one layer"
     flow = results["flow"]
-    moved = [flow.attention["value"][0, which, flow.positions.index(place)] for which, place in enumerate(OPERANDS)]
+    moved = flow.lookups
     alone = [g.moved for g in flow.groups if g.kind == "lookups" and g.layer == 0]
     copied = [g.copied for g in results["circuits"].groups if g.layer == 0 and g.group == "look-up"]
     shares = [layers[0].lookup_share[head] for head in layers[0].lookups]
@@ -240,10 +265,13 @@ def few(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
 
 
 def needed(results: Mapping[str, Any]) -> Finding | str:
-    """Judge whether groups are needed and other heads are not."""
+    """Judge whether the groups of operands are needed, and heads without a group are not.
+
+    Heads for a right-hand side's own name, for literals and for operations are neither.
+    """
     found = results["ablation"]
     groups = [part for part in found.parts if part.heads and not part.part.startswith("head ")]
-    named = [part for part in groups if part.part != OTHERS]
+    named = [part for part in groups if part.part.endswith((*OPERANDS, "shared", "look-up"))]
     others = [part for part in groups if part.part == OTHERS]
     if not named:
         return "no head group was found"
@@ -259,28 +287,28 @@ def needed(results: Mapping[str, Any]) -> Finding | str:
 
 
 def stays_sharp(results: Mapping[str, Any]) -> Finding | str:
-    """Judge whether the first layer's attention stays sharp where the circuit needs it, and may be sharper still."""
-    found, kind = results["sharpness"], results["heads"].first_layer
+    """Judge whether attention stays sharp wherever the circuit needs it, and may be sharper still."""
+    found, kind = results["sharpness"], results["flow"].first_layer
     if kind == "neither":
-        return "the first layer has neither a head group for every name nor a look-up"
+        return "the first layer brings neither all names nor all values"
     if len(found.sizes) < 2:
         return f"one size was measured, N = {found.sizes[0]}"
-    if kind == "names":
-        groups = results["heads"].layers[0].names_at_rhs
-        heads = sorted({head for name in OPERANDS for head in groups[name]})
-        whose, curve = f"the first layer's heads {heads} at right-hand sides", found.at_rhs[0][:, heads].mean(1)
-    elif found.lookup[0] is None:
+    needed = [("look-up", 0)] if kind == "look-up" else [("name", 0), ("value", len(found.at_rhs) - 1)]
+    curves = [found.links[link][layer] for link, layer in needed]
+    if any(curve is None for curve in curves):
         return "the first layer is not computed at operands, or does not see their definitions"
-    else:
-        whose, curve = "the head that looks an operand up", found.lookup[0]
+    said = [
+        f"{LINKS[link]}, in layer {layer + 1}: {curve[0]:.2f} nats at N = {found.sizes[0]}, {curve[-1]:.2f} at "
+        f"N = {found.sizes[-1]}, at most {curve.max():.2f}"
+        for (link, layer), curve in zip(needed, curves, strict=True)
+    ]
+    left = min(found.sharpened[layer] for _, layer in needed)
     return Finding(
-        holds=bool(curve.max() <= SHARP),
-        evidence=f"entropy of {whose}: {curve[0]:.2f} nats at N = {found.sizes[0]}, "
-        f"{curve[-1]:.2f} at N = {found.sizes[-1]}, at most {curve.max():.2f}",
-        checked=bool(_unharmed(found.sharpened[0], found.solved) and found.solved > BROKEN),
-        check=f"with scores a hundred times as large, {found.sharpened[0]:.0%} of problems are solved, "
-        f"{found.solved:.0%} as they are",
-        number=f"{curve[-1]:.2f} nats",
+        holds=bool(max(curve.max() for curve in curves) <= SHARP),
+        evidence=f"entropy of the head that does it, {'; '.join(said)}",
+        checked=bool(_unharmed(left, found.solved) and found.solved > BROKEN),
+        check=f"with scores a hundred times as large, {left:.0%} of problems are solved, {found.solved:.0%} as they are",
+        number=f"{max(curve[-1] for curve in curves):.2f} nats",
     )
 
 
@@ -335,7 +363,7 @@ def state_holds(results: Mapping[str, Any]) -> Finding | str:
 
 
 def _unharmed(left: float, whole: float) -> bool:
-    return bool(left >= MOVED * whole)
+    return bool(left >= KEPT * whole)
 
 
 def _pattern(results: Mapping[str, Any], operation: str) -> Any | None:

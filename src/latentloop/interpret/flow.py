@@ -2,10 +2,12 @@
 
 Two samples differ in the value of one operand (or in its name). What a layer's attention adds, or the residual stream, at
 one token of the probe is taken from the one and put into the other. The answer moves if it becomes the first sample's, which
-is what the arithmetic says of the patched value. Cost: two runs a patch, of some hundred probes each.
+is what the arithmetic says of the patched value. What the first layer is for is decided here, by what moves answers, not by
+what varies. Cost: two runs a patch, of some hundred probes each.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -21,6 +23,8 @@ from latentloop.model.capture import capture, patch
 from latentloop.task.splits import generator
 
 KINDS = ("value", "name")
+MOVED = 0.9
+"""Least share of answers that move, for a part to be what moves them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +46,34 @@ class Flow:
 
     positions: list[str]
     attention: dict[str, Float[ndarray, "layer operand position"]]
-    """By kind, value or name: share of answers that move with what a layer's attention adds at a token."""
+    """By kind, value or name: share of answers that move with what a layer's attention adds at a token; NaN at tokens of the
+    last layer that nothing reads."""
     residual: dict[str, Float[ndarray, "layer operand position"]]
     """The same for the residual stream after a layer."""
     groups: list[GroupFlow]
     right: float
     """Share of unpatched answers that are right."""
     pairs: int
+
+    @property
+    def names(self) -> Float[ndarray, "operand"]:
+        """Share of answers that move with the names that the first layer brings to the right-hand side."""
+        return self.attention["name"][0, :, -1]
+
+    @property
+    def lookups(self) -> Float[ndarray, "operand"]:
+        """Share of answers that move with the values that the first layer brings to where operands stand."""
+        return np.array([self.attention["value"][0, n, self.positions.index(x)] for n, x in enumerate(OPERANDS)])
+
+    @property
+    def first_layer(self) -> Literal["names", "look-up", "neither"]:
+        """What the first layer is for: it brings the names of all operands to the right-hand side, or looks values up."""
+        if len(self.attention["name"]) < 2:
+            return "neither"  # the first layer is the last
+        names, lookups = self.names.min(), self.lookups.min()
+        if max(names, lookups) < MOVED:
+            return "neither"
+        return "names" if names >= lookups else "look-up"
 
 
 def pairs(scene: Scene, operand: int, kind: str, rng: np.random.Generator, count: int) -> Probes:
@@ -76,6 +101,8 @@ def analyze(subject: Subject, heads: Heads) -> Flow:
     layers, positions = len(subject.model.layers), labels()
     shape = (layers, MAX_FAN_IN, len(positions))
     moved = {(what, kind): np.zeros(shape) for what in ("attention", "residual") for kind in KINDS}
+    for found in moved.values():
+        found[-1, :, :-1] = np.nan  # never used, and not patched
     by_group: dict[tuple[int, str, str], list[float]] = {}
     right: list[float] = []
     for number, scene in enumerate(subject.scenes(key=2)):
@@ -87,7 +114,7 @@ def analyze(subject: Subject, heads: Heads) -> Flow:
                 for layer in range(layers):
                     for place, label in enumerate(positions):
                         if layer == layers - 1 and label != RHS:
-                            continue  # other tokens of the last layer are never used
+                            continue
                         share = pair.moved("head_out", layer, label)
                         moved["attention", kind][layer, operand, place] += share / subject.settings.scenes
                         share = pair.moved("resid_post", layer, label)

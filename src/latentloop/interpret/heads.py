@@ -1,16 +1,16 @@
 """Which heads move which operand? The variance of every head's output when one name, or one value, changes.
 
 Relative variance of a head, over samples that differ in one thing only: tr(Cov(output)) / E[|output|^2], at every token of
-the probe. Groups follow from it by a rule, not by eye. A look-up may be shared out among heads by name, so it is probed with
-many names. Cost: some 130 probes a name and 23 a value, for every scene.
+the probe. Groups follow from it by a rule, not by eye: a head counts where it has a share of what all heads of its layer
+vary by, however large another head's output is that has nothing to do with it. A look-up may be shared out among heads by
+name, so it is probed with many names. Cost: some 130 probes a name and 23 a value, for every scene.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy import ndarray
 from torch import Tensor
 
@@ -33,8 +33,12 @@ THRESHOLD = 0.1
 """Least relative variance of a head that belongs to a group."""
 DOMINANCE = 2.0
 """A head belongs to what moves it this many times as much as anything else does."""
-LEAST_NORM = 0.02
+LEAST_SHARE = 0.02
+"""Least share of the variance of all heads that a head of a group has."""
+SILENT = 0.001
 """A head whose squared output is below this share of the largest one's is ignored."""
+MIXED = 0.1
+"""Largest share of an operand's variance in heads that serve several, where operands have heads of their own."""
 SERVED = 0.1
 """Least share of all operands probed that a look-up head finds the value of."""
 LOOKUP_SCENES = 5
@@ -52,10 +56,13 @@ class LayerHeads:
     """Relative variance when the name of VAR0, VAR1, VAR2 or RHS changes, at each token of the probe."""
     by_value: Float[ndarray, "operand position head"]
     """Relative variance when a value changes."""
-    variance: Float[ndarray, "operand head"]
-    """Variance at the right-hand side when a value changes: the numerator ..."""
-    norm: Float[ndarray, "operand head"]
+    name_variance: Float[ndarray, "place head"]
+    """Variance at the right-hand side when a name changes: the numerator ..."""
+    name_norm: Float[ndarray, "place head"]
     """... and the mean squared norm: the denominator."""
+    variance: Float[ndarray, "operand head"]
+    """The same when a value changes."""
+    norm: Float[ndarray, "operand head"]
     names_at_rhs: dict[str, list[int]]
     """Groups of heads that bring an operand's name to the right-hand side: what changes with the name and not the value."""
     values_at_rhs: dict[str, list[int]]
@@ -75,18 +82,30 @@ class LayerHeads:
     @property
     def shared(self) -> list[int]:
         """Heads without a group of their own whose output at the right-hand side depends on some operand's value."""
-        strong = self.norm.mean(0) >= LEAST_NORM * self.norm.max()
-        moved = (self.by_value[:, -1].max(0) >= THRESHOLD) & strong
-        return [head for head in self.values_at_rhs[OTHERS] if moved[head]]
+        moved = moves(self.by_value[:, -1], self.variance, self.norm.mean(0))
+        return [head for head in self.values_at_rhs[OTHERS] if moved[:, head].any()]
+
+    @property
+    def names_shared(self) -> list[int]:
+        """Heads without a group of their own that bring some operand's name, and not its value, to the right-hand side."""
+        moved = moves(self.by_name[:, -1], self.name_variance, self.name_norm.mean(0))[: len(OPERANDS)]
+        moved &= ~by_value_too(self.by_name, self.by_value)
+        return [head for head in self.names_at_rhs[OTHERS] if moved[:, head].any()]
+
+    @property
+    def mixed(self) -> float:
+        """The largest share of an operand's variance that lies in heads which serve several."""
+        return float(shares(self.variance)[:, self.shared].sum(1).max())
 
     @property
     def disjoint(self) -> bool:
-        """Whether every operand's value has heads of its own, and no head serves several."""
-        return all(self.values_at_rhs[place] for place in OPERANDS) and not self.shared
+        """Whether every operand's value has heads of its own, and next to nothing comes through heads that serve several."""
+        return all(self.values_at_rhs[place] for place in OPERANDS) and self.mixed <= MIXED
 
     def groups(self, *, last: bool) -> dict[str, list[int]]:
         """Return all groups that are not empty, by what they do; of the last layer only right-hand sides are used."""
         found = {f"name of {place}": some for place, some in self.names_at_rhs.items() if place != OTHERS}
+        found["names, shared"] = self.names_shared
         found |= {f"value of {place}": some for place, some in self.values_at_rhs.items() if place != OTHERS}
         found["values, shared"] = self.shared
         found["look-up"] = [] if last else self.lookups
@@ -106,7 +125,7 @@ class Heads:
     layers: list[LayerHeads]
     threshold: float
     dominance: float
-    least_norm: float
+    least_share: float
     windows: list[int | None]
     """Tokens that each layer sees, the query included; None: all of them."""
 
@@ -115,14 +134,6 @@ class Heads:
         """Whether the last layer can see beyond an equation, to where its operands are defined."""
         window = self.windows[-1]
         return window is None or window > len(self.positions)
-
-    @property
-    def first_layer(self) -> Literal["names", "look-up", "neither"]:
-        """What the first layer is for: it brings the names of all operands to the right-hand side, or looks values up."""
-        first = self.layers[0]
-        if all(first.names_at_rhs[place] for place in OPERANDS):
-            return "names"
-        return "look-up" if first.lookups else "neither"
 
 
 def moments(outputs: Float[Tensor, "sample *more width"]) -> tuple[Float[Tensor, "*more"], Float[Tensor, "*more"]]:
@@ -137,22 +148,50 @@ def relative_variance(variance: ndarray, norm: ndarray) -> ndarray:
     return np.divide(variance, norm, out=np.zeros_like(variance), where=norm > 0)
 
 
+def shares(variance: Float[ndarray, "place head"]) -> Float[ndarray, "place head"]:
+    """Return each head's share of the variance of all heads, 0 where there is none."""
+    return relative_variance(variance, np.broadcast_to(variance.sum(-1, keepdims=True), variance.shape))
+
+
+def moves(
+    ratio: Float[ndarray, "place head"],
+    variance: Float[ndarray, "place head"],
+    norm: Float[ndarray, "head"],
+    *,
+    threshold: float = THRESHOLD,
+    least_share: float = LEAST_SHARE,
+) -> Bool[ndarray, "place head"]:
+    """Return which places move which heads: by enough of a head's own output, and of what all heads vary by."""
+    heard = norm >= SILENT * norm.max()
+    return (ratio >= threshold) & (shares(variance) >= least_share) & heard
+
+
 def find_groups(
     ratio: Float[ndarray, "place head"],
+    variance: Float[ndarray, "place head"],
     norm: Float[ndarray, "head"],
     places: tuple[str, ...],
     *,
     threshold: float = THRESHOLD,
     dominance: float = DOMINANCE,
-    least_norm: float = LEAST_NORM,
+    least_share: float = LEAST_SHARE,
 ) -> dict[str, list[int]]:
     """Put each head into the group of the place that moves it most, or with the others where none clearly does."""
     groups: dict[str, list[int]] = {place: [] for place in (*places, OTHERS)}
+    moved = moves(ratio, variance, norm, threshold=threshold, least_share=least_share)
     for head in range(ratio.shape[1]):
+        most = int(ratio[:, head].argmax())
         best, second = np.sort(ratio[:, head])[::-1][:2]
-        clear = best >= threshold and best >= dominance * second and norm[head] >= least_norm * norm.max()
-        groups[places[int(ratio[:, head].argmax())] if clear else OTHERS].append(head)
+        clear = moved[most, head] and best >= dominance * second
+        groups[places[most] if clear else OTHERS].append(head)
     return groups
+
+
+def by_value_too(
+    by_name: Float[ndarray, "place position head"], by_value: Float[ndarray, "operand position head"]
+) -> Bool[ndarray, "operand head"]:
+    """Return which heads an operand's value alone moves as well as its name does, at the right-hand side."""
+    return by_value[:, -1] >= by_name[: len(OPERANDS), -1] / DOMINANCE
 
 
 def head_outputs(
@@ -186,10 +225,12 @@ def analyze(subject: Subject) -> Heads:
             LayerHeads(
                 by_name=by_name,
                 by_value=by_value,
+                name_variance=name_variance[:, -1],
+                name_norm=name_norm[:, -1],
                 variance=value_variance[:, -1],
                 norm=value_norm[:, -1],
-                names_at_rhs=_names_at_rhs(by_name, by_value, name_norm),
-                values_at_rhs=find_groups(by_value[:, -1], value_norm[:, -1].mean(0), OPERANDS),
+                names_at_rhs=_names_at_rhs(by_name, by_value, name_variance[:, -1], name_norm[:, -1]),
+                values_at_rhs=find_groups(by_value[:, -1], value_variance[:, -1], value_norm[:, -1].mean(0), OPERANDS),
                 lookup_share=lookup_shares[layer],
                 by_literal=literals[layer],
                 by_operation=operations[layer],
@@ -201,16 +242,17 @@ def analyze(subject: Subject) -> Heads:
         layers=layers,
         threshold=THRESHOLD,
         dominance=DOMINANCE,
-        least_norm=LEAST_NORM,
+        least_share=LEAST_SHARE,
         windows=[None if window is None else window.shape[-1] for window in windows],
     )
 
 
-def _names_at_rhs(by_name: ndarray, by_value: ndarray, norm: ndarray) -> dict[str, list[int]]:
+def _names_at_rhs(by_name: ndarray, by_value: ndarray, variance: ndarray, norm: ndarray) -> dict[str, list[int]]:
     """Group heads by the name that moves them at the right-hand side, without those that a value alone moves as well."""
-    groups = find_groups(by_name[:, -1], norm[:, -1].mean(0), (*OPERANDS, RHS))
+    groups = find_groups(by_name[:, -1], variance, norm.mean(0), (*OPERANDS, RHS))
+    too = by_value_too(by_name, by_value)
     for which, place in enumerate(OPERANDS):
-        moved = [head for head in groups[place] if by_value[which, -1, head] >= by_name[which, -1, head] / DOMINANCE]
+        moved = [head for head in groups[place] if too[which, head]]
         groups[place] = [head for head in groups[place] if head not in moved]
         groups[OTHERS] = sorted(groups[OTHERS] + moved)
     return groups
@@ -224,7 +266,7 @@ def _lookup_shares(subject: Subject) -> list[Float[ndarray, "head"]]:
             at = labels().index(place)
             for parts, outputs in zip(moved, head_outputs(subject.model, varied_values(scene, place)), strict=True):
                 variance, norm = (one.numpy() for one in moments(outputs[:, :, at]))  # [head]
-                parts.append((relative_variance(variance, norm) >= THRESHOLD) & (norm >= LEAST_NORM * norm.max()))
+                parts.append(moves(relative_variance(variance, norm)[None], variance[None], norm)[0])
     return [np.mean(parts, axis=0) for parts in moved]
 
 

@@ -1,9 +1,10 @@
 """Controlled data: one equation at the end of a problem, of which exactly one name or one value changes between samples.
 
-A scene is a problem of N nodes, three of which, near its end, give numbers that nothing else uses: ``7 = x12``. The probe,
+A scene is a problem of N nodes, three of which, near its end, copy numbers that nothing else uses: ``7 = x9``, then
+``x9 = x12``. So an operand's own equation says nothing of its value, as most equations do not. The probe,
 ``x12 + x40 + x3 = x30``, stands behind it, and the state holds every true value but the probe's. Two leaves lie between the
-definitions and the probe, so that a layer with a window sees the probe alone. To vary a value is to change the one equation
-that defines it. Where all names are taken the probe's right-hand side repeats one, which no parser
+definitions and the probe, so that a layer with a window sees the probe alone. To vary a value is to change the number behind
+it. Where all names are taken the probe's right-hand side repeats one, which no parser
 would accept. Operands count from the right-hand side: an equation of two operands has VAR1 and VAR2, and no VAR0.
 """
 
@@ -25,8 +26,8 @@ OPERANDS = ("VAR0", "VAR1", "VAR2")
 RHS = "RHS"
 BETWEEN = 2
 """Leaves between the operands' definitions and the probe."""
-LEAST_NODES = 2 + MAX_FAN_IN + BETWEEN
-"""A scene has two nodes of its own, the three operands, and the leaves behind them."""
+LEAST_NODES = 2 + 2 * MAX_FAN_IN + BETWEEN
+"""A scene has two nodes of its own, the three operands, the leaves that they copy, and those between."""
 
 
 def labels(operands: int = MAX_FAN_IN) -> list[str]:
@@ -70,7 +71,7 @@ class Probes:
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """A problem that ends in the definitions of three operands."""
+    """A problem that ends in the definitions of three operands, and two leaves."""
 
     task: TaskConfig
     base: Problems
@@ -91,9 +92,14 @@ class Scene:
         return np.arange(MAX_FAN_IN) + self.nodes - BETWEEN - MAX_FAN_IN
 
     @property
+    def sources(self) -> Int[ndarray, "operand"]:
+        """The leaves that the operands copy."""
+        return self.operands - MAX_FAN_IN
+
+    @property
     def values(self) -> Int8[ndarray, "operand"]:
         """The numbers that the operands are given."""
-        return self.base.constants[0, self.operands]
+        return self.base.constants[0, self.sources]
 
     def probes(
         self,
@@ -136,7 +142,7 @@ class Scene:
         operations = np.full((count, MAX_FAN_IN - 1), ABSENT)
         operations[:, : operands - 1] = codes
         constants = extended(self.base.constants, np.full(count, EMPTY))
-        constants[:, self.operands] = values
+        constants[:, self.sources] = values
         return Problems(
             modulus=self.task.modulus,
             sizes=np.full(count, self.nodes + 1, np.int16),
@@ -148,21 +154,26 @@ class Scene:
 
 
 def make_scene(task: TaskConfig, nodes: int, rng: np.random.Generator) -> Scene:
-    """Sample a problem of ``nodes`` nodes that ends in operands and other leaves, none of which is used."""
-    tail = MAX_FAN_IN + BETWEEN
+    """Sample a problem of ``nodes`` nodes that ends in leaves, copies of them, and other leaves, none of which is used."""
+    tail = 2 * MAX_FAN_IN + BETWEEN
     body = sample(task, GraphConfig(nodes=nodes - tail), 1, rng)
     free = rng.permutation(np.setdiff1d(np.arange(task.names), body.names[0]))
 
     def extended(array: ndarray, last: ndarray) -> ndarray:
         return np.concatenate([array, last.astype(array.dtype)[None]], axis=1)
 
+    copies = slice(MAX_FAN_IN, 2 * MAX_FAN_IN)
+    parents = np.full((tail, MAX_FAN_IN), ABSENT)
+    parents[copies, 0] = nodes - tail + np.arange(MAX_FAN_IN)
+    constants = rng.integers(0, task.modulus, tail)
+    constants[copies] = EMPTY
     base = Problems(
         modulus=task.modulus,
         sizes=np.array([nodes], np.int16),
         names=extended(body.names, free[:tail]),
-        parents=extended(body.parents, np.full((tail, MAX_FAN_IN), ABSENT)),
+        parents=extended(body.parents, parents),
         operations=extended(body.operations, np.full((tail, MAX_FAN_IN - 1), ABSENT)),
-        constants=extended(body.constants, rng.integers(0, task.modulus, tail)),
+        constants=extended(body.constants, constants),
     )
     free = free[tail:]
     return Scene(task=task, base=base, free=free, rhs=int(free[0] if len(free) else rng.choice(body.names[0])))

@@ -1,12 +1,13 @@
 """Does attention stay sharp as problems grow? Its entropy by size, and what happens when it is made sharper still.
 
-Entropies are means over right-hand sides and over operands, in nats, each at the iteration at which its equation is computed;
-heads may share look-ups out by name, so that of a look-up is the entropy of the head that does it
-(where the number of iterations is fixed: all of them at the last one). A layer that looks things up should not mind if all
-scores are multiplied by a large number; one that mixes on purpose does. Cost: a few problems of every size, and a roll-out for
-each layer.
+Entropies are means over right-hand sides and over operands, in nats, each at the iteration at which its equation is computed
+(where the number of iterations is fixed: all of them at the last one). Three links between tokens are what circuits are made
+of; for each, wherever an equation has such an operand, the head counts that attends to the token in question most, as heads
+may share the work out. A layer that looks things up should not mind if all scores are multiplied by a large number; one that
+mixes on purpose does. Cost: a few problems of every size, and a roll-out for each layer.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -28,7 +29,12 @@ from latentloop.tokens.state import Layout, encode_state, with_values
 
 PROBLEMS = 4
 """Of each size."""
-MEASURES = ("rhs", "operands", "lookup", "weight")
+LINKS = {
+    "look-up": "from an operand to where it is defined",
+    "name": "from a right-hand side to an operand",
+    "value": "from a right-hand side to where an operand is defined",
+}
+"""What attention is asked to do: the first in one circuit, the others in the paper's."""
 SHARPER = 100.0
 """What scores are multiplied by."""
 
@@ -42,9 +48,9 @@ class Sharpness:
     """For each layer: at right-hand sides ..."""
     at_operands: list[Float[ndarray, "size _head"] | None]
     """... and at operands; None where the layer is computed at right-hand sides alone."""
-    lookup: list[Float[ndarray, "size"] | None]
-    """Of the head that attends most to where the operand is defined, at each operand; None also where a window hides that."""
-    lookup_weight: list[Float[ndarray, "size"] | None]
+    links: dict[str, list[Float[ndarray, "size"] | None]]
+    """For each link and layer: of the head that attends most to the link's end; None also where a window hides that."""
+    weights: dict[str, list[Float[ndarray, "size"] | None]]
     """That head's attention to it."""
     solved: float
     sharpened: list[float]
@@ -77,8 +83,8 @@ def analyze(subject: Subject) -> Sharpness:
         sizes=sizes,
         at_rhs=[by_size(layer, "rhs") for layer in range(layers)],  # pyrefly: ignore
         at_operands=[by_size(layer, "operands") for layer in range(layers)],
-        lookup=[by_size(layer, "lookup") for layer in range(layers)],
-        lookup_weight=[by_size(layer, "weight") for layer in range(layers)],
+        links={link: [by_size(layer, link) for layer in range(layers)] for link in LINKS},
+        weights={link: [by_size(layer, f"{link} weight") for layer in range(layers)] for link in LINKS},
         solved=solved_share(subject, problems)[0],
         sharpened=sharpened,
         nodes=problems.width,
@@ -90,28 +96,35 @@ def _problem(subject: Subject, size: int, number: int) -> list[dict[str, ndarray
     model = subject.model
     problems = published_problems(subject.task, size, 1, skip=number)
     depths = torch.from_numpy(solve(problems).depths[0].astype(np.int64))
-    sums: list[dict[str, list[Tensor]]] = [{what: [] for what in MEASURES} for _ in model.layers]
+    sums: list[defaultdict[str, list[Tensor]]] = [defaultdict(list) for _ in model.layers]
     for iteration, seen, layout in _iterations(subject, problems, int(depths.max())):
         nodes = torch.arange(len(depths)) if not model.method.row.adaptive else (depths == iteration).nonzero()[:, 0]
-        there = layout.operand[0, nodes] > 0
+        there = layout.operand[0, nodes] > 0  # [node, operand]
         operands = layout.operand[0, nodes][there]
         definitions = layout.rhs[0, layout.parent[0, nodes][there]]
+        owners = nodes[:, None].expand(there.shape)[there.cpu()].to(operands)
         for layer, found in enumerate(sums):
             pattern = seen[layer]
             by_query = entropy(pattern).transpose(1, 2)  # [1, query, head]
             found["rhs"].append(at_nodes(by_query, layout)[0, nodes].cpu())
-            if not computed_everywhere(by_query, layout):
+            everywhere = computed_everywhere(by_query, layout)
+            if everywhere:
+                found["operands"].append(by_query[0, operands].cpu())
+            if pattern.shape[-1] != layout.mask.shape[1]:  # keys are distances, not tokens
                 continue
-            found["operands"].append(by_query[0, operands].cpu())
-            if pattern.shape[-1] == layout.mask.shape[1]:  # keys are tokens, not distances
-                weight, best = pattern[0, :, operands, definitions].max(0)  # [operand]
-                found["weight"].append(weight.cpu())
-                found["lookup"].append(by_query[0, operands, best].cpu())
-    return [{what: _mean(parts) for what, parts in found.items()} for found in sums]
+            sides = layout.rhs[0, owners] if everywhere else owners
+            ends = {"name": (sides, operands), "value": (sides, definitions)}
+            ends |= {"look-up": (operands, definitions)} if everywhere else {}
+            for link, (queries, keys) in ends.items():
+                weight, best = pattern[0, :, queries, keys].max(0)  # [operand]
+                found[f"{link} weight"].append(weight.cpu())
+                found[link].append(by_query[0, queries, best].cpu())
+    measures = ("rhs", "operands", *LINKS, *(f"{link} weight" for link in LINKS))
+    return [{what: _mean(found[what]) for what in measures} for found in sums]
 
 
 def _mean(parts: Sequence[Tensor]) -> Float[ndarray, "*head"] | None:
-    return torch.cat(list(parts)).mean(0).numpy() if parts else None
+    return torch.cat(list(parts)).mean(0).numpy() if sum(map(len, parts)) else None
 
 
 def _iterations(subject: Subject, problems: Problems, deepest: int) -> Iterator[tuple[int, list[Tensor], Layout]]:

@@ -1,7 +1,8 @@
 """The model under study: which problems it is studied on, and how many of them.
 
 The paper studies its model on problems of 128 nodes, whose names are all taken. A model that does not solve these is studied
-at the largest size that it does solve; one that was never shown a name twice, and fails when it is, gets a free name.
+at the largest size that it does solve, or, if there is none, at the size that it solves best; one that was never shown a name
+twice, and fails when it is, gets a free name.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,8 @@ from latentloop.tokens.vocabulary import Vocabulary
 
 SIZES = (128, 96, 64, 48, 32, 24, 16, 12, 8)
 """Sizes to study a model at, the paper's first."""
-LEAST_NAMES = 8
+LEAST_NAMES = 12
+"""The smallest size that has room for a probe's operands."""
 SOLVED = 0.99
 """A size counts as solved from this share of its problems on."""
 ASKED = 100
@@ -120,7 +122,8 @@ def find_size(trained: LatentLoop, settings: Settings) -> Size:
     if solves(start):
         found = next((size for size in possible if size > start and solves(size)), start)
     else:
-        found = next((size for size in possible if size < start and solves(size)), start)
+        smaller = next((size for size in possible if size < start and solves(size)), None)
+        found = smaller or max([start, *map(int, tried)], key=lambda size: (tried.get(str(size), 0.0), size))
     solved = tried.get(str(found), 0.0)
     if not trained.method.latent or trained.method.carries != "state":
         return Size(nodes=found, solved=solved, tried=tried, repeats=False, probes_right=None)

@@ -7,18 +7,28 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import XAxis
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+from matplotlib.path import Path
+from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullFormatter
 
 COLORS = ("#1f5fa8", "#d9822b", "#3a8f5c", "#b23a48", "#7a5aa6", "#8c6d46", "#4f9fb3", "#777777")
 SCALE = ((0.0, "#f7fbff"), (0.5, "#6baed6"), (1.0, "#08306b"))
 DIVERGING = ((0.0, "#2166ac"), (0.5, "#f7f7f7"), (1.0, "#b2182b"))
 """Colors of heatmaps: of shares, and of numbers on both sides of 0."""
+BLANK = "#e4e4e4"
+"""Color of a heatmap's cells that have no number."""
 Numbers = Sequence[float] | np.ndarray
 MOST_COLUMNS = 4
 """Panels side by side that can still be read."""
-MOST_LABELS = 34
+MOST_LABELS = 50
 """Names that fit along an axis; of more, only some are shown."""
+HEADROOM = 2.0
+"""Upper end of a logarithmic y axis, over the highest peak."""
+LOG_TICKS = {10: (1, 2, 3, 4, 6, 8), 100: (1, 2, 5)}
+"""Digits of ticks on a logarithmic axis whose ends have less than this ratio; beyond, ticks are powers of 10."""
 ZERO_WIDTH = "\u200b"
 """A space that is not seen."""
 
@@ -44,7 +54,7 @@ class Panel:
     y: Sequence[str] = ()
     """Names of a heatmap's rows."""
     z: Sequence[Sequence[float]] | np.ndarray = ()
-    """A heatmap's numbers, row by row."""
+    """A heatmap's numbers, row by row; a cell with NaN stays blank."""
     low: float = 0.0
     high: float = 1.0
     lines: Sequence[Line] = ()
@@ -92,10 +102,16 @@ class Node:
     y: float
     color: str = "#e8eef5"
 
+    @property
+    def half(self) -> tuple[float, float]:
+        """Half of its width, of the diagram's, and half of its height in inches."""
+        lines = self.label.split("\n")
+        return 0.012 + 0.003 * max(map(len, lines)), 0.12 + 0.09 * len(lines)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Edge:
-    """An arrow from one box to another."""
+    """An arrow from one box down to another; or, with a ``rise``, from a box's left side over others onto one's top."""
 
     start: int
     end: int
@@ -104,6 +120,9 @@ class Edge:
     width: float = 2.0
     at: float = 0.5
     """Where along the arrow its label stands."""
+    rise: float = 0.0
+    """How far over its start the arrow bends."""
+    dashed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +134,8 @@ class Diagram:
     caption: str = ""
     notes: Sequence[tuple[float, float, str]] = field(default=())
     """Free text at places."""
+    height: float = 5.6
+    """In inches."""
 
 
 def draw(chart: Chart | Diagram) -> Figure:
@@ -128,22 +149,32 @@ def draw(chart: Chart | Diagram) -> Figure:
         axes.set_axis_off()
     for axes, panel in zip(grid.flat, chart.panels, strict=False):
         _draw_panel(axes, panel)
-    named = {line.name: None for panel in chart.panels for line in panel.lines if line.name}
-    if len(named) > 1:
-        handles: dict[str, Any] = {}
-        for axes in grid.flat:
-            handles |= dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
-        columns = min(len(handles), int(figure.get_figwidth() // 1.3))
-        style = {"ncols": columns, "frameon": False, "fontsize": 9}
+    for row in grid:  # heatmaps of a chart have one scale, so that a bar serves a row
+        drawn = [axes for axes in row if axes.images]
+        if drawn:
+            figure.colorbar(drawn[-1].images[0], ax=drawn, fraction=0.05, pad=0.01).ax.tick_params(labelsize=7)
+    handles: dict[str, Any] = {}
+    for axes in grid.flat:
+        handles |= dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
+    if len(handles) > 1:
+        style = {"ncols": legend_columns(list(handles), figure.get_figwidth()), "frameon": False, "fontsize": 9}
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", **style)
     return figure
+
+
+def legend_columns(names: Sequence[str], width: float) -> int:
+    """Return how many entries of a legend stand side by side within some inches, so that its rows are about as long."""
+    entry = 0.55 + 0.055 * max(map(len, names))  # line and gaps, then letters
+    rows = -(-len(names) // max(1, int(width // entry)))
+    return -(-len(names) // rows)
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_title(panel.title, fontsize=10)
     axes.set_xlabel(panel.x_label, fontsize=9)
     axes.set_ylabel(panel.y_label, fontsize=9)
-    axes.tick_params(labelsize=8)
+    axes.tick_params(which="both", labelsize=8)
+    axes.xaxis.get_offset_text().set_fontsize(8)
     if panel.kind == "heatmap":
         _draw_heatmap(axes, panel)
         return
@@ -163,6 +194,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
             )
         else:
             axes.stairs(line.y, panel.x, color=color, label=line.name, linewidth=1.3)
+            axes.yaxis.set_major_locator(MaxNLocator(integer=True))  # counts
     if panel.kind == "bars":
         long = max((len(str(name)) for name in panel.x), default=0) > 3 or len(panel.x) > 12
         axes.set_xticks(
@@ -172,62 +204,101 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.axvline(panel.threshold, color="#555555", linestyle=":", linewidth=1)
     if panel.log_x:
         axes.set_xscale("log")
+        _log_ticks(axes.xaxis)
     if panel.log_y:
         axes.set_yscale("symlog", linthresh=1)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, HEADROOM * max([1.0, *(float(np.max(line.y)) for line in panel.lines)]))
     if panel.top is not None:
         axes.set_ylim(0, panel.top)
 
 
+def _log_ticks(axis: XAxis) -> None:
+    """Give a logarithmic axis as many ticks as its range needs, and labels of one kind and size."""
+    low, high = axis.get_view_interval()
+    digits = next((digits for ratio, digits in LOG_TICKS.items() if high < ratio * low), None)
+    if digits is not None:
+        axis.set_major_locator(LogLocator(subs=digits))
+        axis.set_major_formatter(FormatStrFormatter("%g"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def _draw_heatmap(axes: Axes, panel: Panel) -> None:
     z = np.asarray(panel.z, float)
-    colors = LinearSegmentedColormap.from_list("shares", DIVERGING if panel.diverging else SCALE)
-    image = axes.imshow(z, aspect="auto", cmap=colors, vmin=panel.low, vmax=panel.high, interpolation="nearest")
+    scale = LinearSegmentedColormap.from_list("shares", DIVERGING if panel.diverging else SCALE)
+    colors = scale.with_extremes(bad=BLANK)
+    axes.imshow(z, aspect="auto", cmap=colors, vmin=panel.low, vmax=panel.high, interpolation="nearest")
     for axis, names in ((axes.xaxis, panel.x), (axes.yaxis, panel.y)):
         shown = [place for place, name in enumerate(names) if str(name)]  # a name may be left out on purpose
         places = shown[:: max(1, -(-len(shown) // MOST_LABELS))]
         axis.set_ticks(places, [str(names[place]) for place in places])
-    crowded = len(panel.x) > 12 or max((len(str(name)) for name in panel.x), default=0) > 3
-    axes.tick_params(
-        axis="x", rotation=90 if len(panel.x) > 12 else 45 if crowded else 0, labelsize=7 if len(panel.x) > 20 else 8
-    )
+    crowded = max((len(str(name)) for name in panel.x), default=0) > 3
+    axes.tick_params(axis="x", rotation=90 if len(panel.x) > 12 else 45 if crowded else 0)
+    if len(axes.get_xticks()) > 20:
+        axes.tick_params(axis="x", labelsize=6.5)
     if panel.numbers:
         middle = (panel.low + panel.high) / 2
         for (row, column), value in np.ndenumerate(z):
-            axes.text(
-                column,
-                row,
-                f"{value:.2f}",
-                ha="center",
-                va="center",
-                fontsize=7,
-                color="white" if value > middle else "black",
-            )
-    axes.figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02).ax.tick_params(labelsize=7)
+            if math.isfinite(value):
+                color = "white" if value > middle else "black"
+                axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7, color=color)
+
+
+Curve = tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
+"""Start, control point and end of an arrow: a quadratic curve, or a straight line where the control point lies on it."""
+
+
+def curves(diagram: Diagram) -> list[Curve]:
+    """Return the course of every arrow: below the boxes of its start's row and above those of its end's, or in an arc.
+
+    Arrows come to a box's top side by side; slanted ones to the left side, one above the other, where a box has no neighbors.
+    """
+    nodes, found = diagram.nodes, []
+    rows = [node.y for node in nodes]
+    for edge in diagram.edges:
+        start, end = nodes[edge.start], nodes[edge.end]
+        wide, high = end.half[0], end.half[1] / diagram.height
+        others = sorted({nodes[other.start].x for other in diagram.edges if other.end == edge.end})
+        beside = [x for x in others if x < end.x] if rows.count(end.y) == 1 else []
+        if start.x in beside:
+            x, y = end.x - wide, end.y + _spread(beside, start.x, 0.75 * high)
+        else:
+            x, y = end.x + _spread([x for x in others if x not in beside], start.x, 0.7 * wide), end.y + high
+        if edge.rise:
+            found.append(((start.x - start.half[0], start.y), (x, start.y + edge.rise), (x, y)))
+            continue
+        first = x if start.x == end.x else start.x + math.copysign(0.01, end.x - start.x)  # upright, or off to a side
+        low = start.y - start.half[1] / diagram.height
+        found.append(((first, low), ((first + x) / 2, (low + y) / 2), (x, y)))
+    return found
+
+
+def _spread(places: Sequence[float], one: float, reach: float) -> float:
+    """Return how far from the middle one of some ordered places comes, within reach."""
+    return reach * (2 * places.index(one) / (len(places) - 1) - 1) if len(places) > 1 else 0.0
+
+
+def along(curve: Curve, at: float) -> tuple[float, float]:
+    """Return a point of an arrow's course, from 0 at its start to 1 at its end."""
+    (x0, y0), (x1, y1), (x2, y2) = curve
+    first, second, third = (1 - at) ** 2, 2 * at * (1 - at), at**2
+    return first * x0 + second * x1 + third * x2, first * y0 + second * y1 + third * y2
 
 
 def _draw_diagram(diagram: Diagram) -> Figure:
-    figure = Figure(figsize=(11, 5.6), layout="constrained")
+    figure = Figure(figsize=(11, diagram.height), layout="constrained")
     axes = figure.add_subplot()
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     axes.set_axis_off()
-    for edge in diagram.edges:
-        start, end = diagram.nodes[edge.start], diagram.nodes[edge.end]
-        style = {
-            "arrowstyle": "-|>",
-            "color": edge.color,
-            "lw": edge.width,
-            "shrinkA": 22,
-            "shrinkB": 22,
-            "mutation_scale": 14,
-        }
-        axes.annotate("", (end.x, end.y), (start.x, start.y), arrowprops=style)
-    for edge in diagram.edges:  # over all arrows
-        x, y = _along(diagram.nodes[edge.start], diagram.nodes[edge.end], edge.at)
+    routes = curves(diagram)
+    for edge, curve in zip(diagram.edges, routes, strict=True):
+        path = Path(list(curve), [Path.MOVETO, Path.CURVE3, Path.CURVE3])
+        style = {"color": edge.color, "lw": edge.width, "linestyle": "--" if edge.dashed else "-"}
+        axes.add_patch(FancyArrowPatch(path=path, arrowstyle="-|>", mutation_scale=14, **style))
+    for edge, curve in zip(diagram.edges, routes, strict=True):  # over all arrows
         axes.text(
-            x, y, edge.label, ha="center", va="center", fontsize=10, color=edge.color,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+            *along(curve, edge.at), edge.label, ha="center", va="center", fontsize=10, color=edge.color,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
         )  # fmt: skip
     for node in diagram.nodes:
         box = {"boxstyle": "round,pad=0.45", "facecolor": node.color, "edgecolor": "#5b7aa0"}
@@ -235,10 +306,6 @@ def _draw_diagram(diagram: Diagram) -> Figure:
     for x, y, text in diagram.notes:
         axes.text(x, y, text, ha="left", va="center", fontsize=10.5, color="#444444")
     return figure
-
-
-def _along(start: Node, end: Node, at: float) -> tuple[float, float]:
-    return start.x + at * (end.x - start.x), start.y + at * (end.y - start.y)
 
 
 def plotly(chart: Chart | Diagram) -> dict[str, Any]:
@@ -301,11 +368,12 @@ def _traces(panel: Panel, seen: set[str]) -> Iterator[dict[str, Any]]:
         # Names may repeat, and a category axis would merge them: number them apart.
         names = [f"{name}{ZERO_WIDTH * place}" for place, name in enumerate(map(str, panel.x))]
         rows = [f"{name}{ZERO_WIDTH * place}" for place, name in enumerate(map(str, panel.y))]
-        z = [[round(float(value), 4) for value in row] for row in panel.z]
-        yield {
-            "type": "heatmap", "x": names, "y": rows, "z": z, "zmin": panel.low, "zmax": panel.high,
-            "colorscale": scale, "showscale": False,
-        }  # fmt: skip
+        z = [[round(float(value), 4) if math.isfinite(value) else None for value in row] for row in panel.z]
+        common = {"type": "heatmap", "x": names, "y": rows, "showscale": False}
+        if any(value is None for row in z for value in row):
+            blank = [[0 if value is None else None for value in row] for row in z]
+            yield common | {"z": blank, "colorscale": [[0, BLANK], [1, BLANK]], "hoverinfo": "skip"}
+        yield common | {"z": z, "zmin": panel.low, "zmax": panel.high, "colorscale": scale}
         return
     for place, line in enumerate(panel.lines):
         color = line.color or COLORS[place % len(COLORS)]
@@ -329,17 +397,21 @@ def _traces(panel: Panel, seen: set[str]) -> Iterator[dict[str, Any]]:
 def _plotly_diagram(diagram: Diagram) -> dict[str, Any]:
     axis = {"range": [0, 1], "visible": False, "fixedrange": True}
     notes: list[dict[str, Any]] = []
-    for edge in diagram.edges:
-        start, end = diagram.nodes[edge.start], diagram.nodes[edge.end]
+    shapes = []
+    for edge, curve in zip(diagram.edges, curves(diagram), strict=True):
+        (x0, y0), (x1, y1), (x, y) = curve
+        line = {"color": edge.color, "width": edge.width, "dash": "dash" if edge.dashed else "solid"}
+        shapes.append(
+            {"type": "path", "path": f"M {x0:.4f},{y0:.4f} Q {x1:.4f},{y1:.4f} {x:.4f},{y:.4f}", "line": line}
+        )
+        before = along(curve, 0.97)  # an arrow's head alone
         notes.append(
             {
-                "x": end.x, "y": end.y, "ax": start.x, "ay": start.y, "xref": "x", "yref": "y", "axref": "x", "ayref": "y",
+                "x": x, "y": y, "ax": before[0], "ay": before[1], "xref": "x", "yref": "y", "axref": "x", "ayref": "y",
                 "showarrow": True, "arrowhead": 2, "arrowcolor": edge.color, "arrowwidth": edge.width, "text": "",
-                "standoff": 24, "startstandoff": 24,
             }
         )  # fmt: skip
-        x, y = _along(start, end, edge.at)
-        notes.append(_text(x, y, edge.label) | {"font": {"color": edge.color, "size": 12}})
+        notes.append(_text(*along(curve, edge.at), edge.label) | {"font": {"color": edge.color, "size": 12}})
     for node in diagram.nodes:
         box = {
             "bgcolor": node.color,
@@ -348,8 +420,11 @@ def _plotly_diagram(diagram: Diagram) -> dict[str, Any]:
             "font": {"color": "#222222", "size": 13},
         }
         notes.append(_text(node.x, node.y, node.label.replace("\n", "<br>")) | box)
-    notes += [_text(x, y, text) | {"xanchor": "left"} for x, y, text in diagram.notes]
-    layout = {"xaxis": axis, "yaxis": axis, "annotations": notes, "margin": {"l": 10, "r": 10, "t": 10, "b": 10}}
+    notes += [
+        _text(x, y, text.replace("\n", "<br>")) | {"xanchor": "left", "align": "left"} for x, y, text in diagram.notes
+    ]
+    margin = {"l": 10, "r": 10, "t": 10, "b": 10}
+    layout = {"xaxis": axis, "yaxis": axis, "annotations": notes, "shapes": shapes, "margin": margin}
     return {
         "data": [{"type": "scatter", "x": [0.5], "y": [0.5], "mode": "markers", "marker": {"opacity": 0}}],
         "layout": layout,

@@ -1,6 +1,9 @@
 """Figures of the circuit, each from its results alone: heads, what they copy, what patching moves, attention maps."""
 
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 import numpy as np
 
@@ -9,18 +12,40 @@ from latentloop.interpret.circuits import Copies
 from latentloop.interpret.flow import KINDS, Flow
 from latentloop.interpret.heads import Heads
 from latentloop.interpret.probes import OPERANDS, RHS
-from latentloop.interpret.sinks import Sinks
+from latentloop.interpret.sinks import Map, Sinks
 from latentloop.report.charts import COLORS, MOST_COLUMNS, Chart, Charts, Diagram, Edge, Line, Node, Panel
 
 BINS = 24
-SHOWN_HEADS = 4
-"""Heads of a layer whose attention is shown, those of groups first."""
-SHOWN_KEYS = 28
-"""Last tokens that an attention map shows."""
+SHOWN_HEADS = 12
+"""Heads of a layer whose attention is shown, at most; groups take turns."""
+SHOWN_OTHERS = 2
+"""Heads that are shown of a layer without a group that serves an operand."""
+SERVING = ("name of VAR", "names, shared", "value", "look-up")
+"""How the names of groups begin that serve an operand."""
+GROUP_COLORS = {
+    "name of VAR0": "#0b13bc",
+    "name of VAR1": "#ca7510",
+    "name of VAR2": "#1e2c15",
+    "name of RHS": "#7c3c03",
+    "names, shared": "#4d0151",
+    "value of VAR0": "#5a76fc",
+    "value of VAR1": "#eac300",
+    "value of VAR2": "#7abe71",
+    "values, shared": "#a55ca3",
+    "look-up": "#b0004f",
+    "literal": "#6a31a1",
+    "operation": "#10d7fe",
+    "others": "#999999",
+}
+"""A color for every group, told apart by everybody: blue, orange and green for operands, names darker than values."""
 GROUP_KINDS = {"names_at_rhs": "name", "values_at_rhs": "value", "lookups": "look-up"}
 """What a group of heads brings."""
 FAINT = 0.1
 """Share of answers that move for an arrow to be drawn; the more of them, the thicker it is."""
+STREAM = "#777777"
+"""Color of arrows that carry on what is there."""
+NOTE = 132
+"""Letters of a line of notes under the diagram."""
 
 
 def heads_charts(result: Heads) -> Charts:
@@ -69,7 +94,6 @@ def heads_charts(result: Heads) -> Charts:
 def circuits_charts(result: Copies) -> Charts:
     """Norm amplification by group and factor: means, and histograms over embeddings."""
     layers = sorted({group.layer for group in result.groups})
-    names = list(dict.fromkeys(group.group for group in result.groups))
     bars, histograms = [], []
     for layer in layers:
         mine = [group for group in result.groups if group.layer == layer]
@@ -92,12 +116,19 @@ def circuits_charts(result: Copies) -> Charts:
                 Line(
                     name=group.group,
                     y=np.histogram(group.amplification[group.input][factor], edges)[0],
-                    color=COLORS[names.index(group.group) % len(COLORS)],
+                    color=GROUP_COLORS[group.group],
                 )
                 for group in mine
             ]
             histograms.append(
-                Panel(kind="steps", title=f"layer {layer + 1}: {factor}", x=edges, lines=lines, x_label="amplification")
+                Panel(
+                    kind="steps",
+                    title=f"layer {layer + 1}: {factor}",
+                    x=edges,
+                    lines=lines,
+                    x_label="amplification",
+                    y_label="embeddings" if factor == result.factors[0] else "",
+                )
             )
     return {
         "circuits-means": Chart(
@@ -129,7 +160,8 @@ def flow_charts(result: Flow) -> Charts:
                 )
     caption = (
         f"Share of answers that become those of another value, or name, when one token's activation is patched ({result.pairs}"
-        " pairs for each operand). Of the last layer only the right-hand side is patched: nothing else is read there."
+        " pairs for each operand). Of the last layer only the right-hand side is patched: nothing else is read there, and the "
+        "other cells are blank."
     )
     charts: dict[str, Chart | Diagram] = {
         "flow": Chart(panels=panels, columns=min(MOST_COLUMNS, len(panels) // 2), height=2.4, caption=caption)
@@ -176,28 +208,44 @@ def ablation_charts(result: Ablations) -> Charts:
     return {"ablation": Chart(panels=panels, columns=columns, height=3.4, width=9.0 / columns, caption=caption)}
 
 
-def sinks_charts(result: Sinks) -> Charts:
-    """Attention maps of a few heads, with three, two and one operands."""
-    panels = []
+def sinks_charts(result: Sinks, heads: Heads | None = None) -> Charts:
+    """Attention maps with three, two and one operands, of the heads that serve an operand as far as groups are known."""
+    panels, left_out = [], []
     for layer in sorted({one.layer for one in result.maps}):
         mine = sorted((one for one in result.maps if one.layer == layer), key=lambda one: -one.operands)
-        named = [int(name.rpartition(" ")[2]) for name in result.sinks if name.startswith(f"layer {layer + 1},")]
-        strongest = mine[0].weights[:, -1].max(-1).argsort()[::-1].tolist()
-        for head in list(dict.fromkeys([*named, *strongest]))[:SHOWN_HEADS]:
+        groups = {} if heads is None else heads.layers[layer].groups(last=layer == len(heads.layers) - 1)
+        serving = {name: some for name, some in groups.items() if name.startswith(SERVING)}
+        shown, left = shown_heads(mine[0], serving)
+        left_out += [f"{layer + 1}.{head}" for head in left]
+        for head in shown:
+            own = [
+                f"{name}: head{'s' * (len(some) > 1)} {_listed(some)}" for name, some in groups.items() if head in some
+            ]
             for one in mine:
-                columns = one.columns[-SHOWN_KEYS:]
-                title = f"layer {layer + 1}, head {head}: {one.operands} operand{'s' * (one.operands > 1)}"
-                weights = one.weights[head][:, -SHOWN_KEYS:]
-                panels.append(Panel(kind="heatmap", title=title, x=columns, y=one.rows, z=weights))
-    return {
-        "sinks": Chart(
-            panels=panels,
-            columns=3,
-            height=2.5,
-            width=4.4,
-            caption="Attention from the tokens of the probe to the last tokens of the sequence.",
-        )
-    }
+                title = f"layer {layer + 1}, head {head}, {one.operands} operand{'s' * (one.operands > 1)}"
+                title = "\n".join([title, "; ".join(own)]) if own else title
+                panels.append(Panel(kind="heatmap", title=title, x=one.columns, y=one.rows, z=one.weights[head]))
+    caption = (
+        "Attention from the tokens of the probe to the last tokens of the sequence: heads that serve an operand, each under "
+        f"the whole of its groups; of a layer without any, the {SHOWN_OTHERS} that attend most from the right-hand side."
+    )
+    caption += f" Not shown, as layer.head: {', '.join(left_out)}." if left_out else ""
+    return {"sinks": Chart(panels=panels, columns=3, height=2.15, width=5.4, caption=caption)}
+
+
+def shown_heads(attention: Map, groups: Mapping[str, Sequence[int]]) -> tuple[list[int], list[int]]:
+    """Return the heads whose attention is shown, and those of groups for which there is no room.
+
+    Groups take turns, each with its head that attends most from the right-hand side first; a group's heads stay together.
+    """
+    strength = attention.weights[:, -1].max(-1)
+    if not groups:
+        return sorted(strength.argsort()[::-1][:SHOWN_OTHERS].tolist()), []
+    ranked = [sorted(some, key=lambda head: -strength[head]) for some in groups.values()]
+    turns = dict.fromkeys(head for turn in zip_longest(*ranked) for head in turn if head is not None)
+    chosen = set(list(turns)[:SHOWN_HEADS])
+    together = list(dict.fromkeys(head for some in groups.values() for head in some))
+    return [head for head in together if head in chosen], [head for head in together if head not in chosen]
 
 
 def circuit_diagram(heads: Heads, flow: Flow) -> Diagram:
@@ -207,8 +255,9 @@ def circuit_diagram(heads: Heads, flow: Flow) -> Diagram:
     """
     last = len(heads.layers) - 1
     columns = [*(f"definition of {place}" for place in OPERANDS), *OPERANDS, RHS]
-    across = dict(zip(columns, np.linspace(0.08, 0.92, len(columns)).tolist(), strict=True))
-    layers = [layer for layer in range(last + 1) if layer in (0, last) or flow.attention["value"][layer].max() >= FAINT]
+    across = dict(zip(columns, np.linspace(0.1, 0.93, len(columns)).tolist(), strict=True))
+    most = np.nanmax(flow.attention["value"], axis=(1, 2))
+    layers = [layer for layer in range(last + 1) if layer in (0, last) or most[layer] >= FAINT]
     heights = np.linspace(0.9, 0.34, len(layers) + 1).tolist()
     nodes = [
         Node(label=name.replace(" of ", "\nof "), x=x, y=y, color="#fbe9d7" if name == RHS else "#e8eef5")
@@ -225,37 +274,49 @@ def circuit_diagram(heads: Heads, flow: Flow) -> Diagram:
         return row * len(columns) + columns.index(name) if row < len(layers) else final
 
     edges: list[Edge] = []
-    where = 0.3 if len(layers) < 3 else 0.45  # labels stay clear of boxes
 
     def arrow(start: int, end: int, what: str, share: float, color: str) -> None:
-        edges.append(
-            Edge(start=start, end=end, label=f"{what} {share:.0%}", color=color, at=where, width=0.6 + 1.4 * share)
+        label = f"{what} {share:.0%}"
+        column = start % len(columns)
+        # Labels of what operands send stand between columns, clear of arrows down.
+        at = 0.3 if column < len(OPERANDS) else 0.5 / (len(columns) - 1 - column)
+        edges.append(Edge(start=start, end=end, label=label, color=color, at=at, width=0.6 + 1.4 * float(share)))
+
+    def stay(name: str, rows: Sequence[int]) -> None:
+        label = "stream" if name == RHS else ""
+        edges.extend(
+            Edge(start=node(row, name), end=node(row + 1, name), label=label, color=STREAM, width=1.0) for row in rows
         )
 
+    asked = []  # rows in which names at the right-hand side are what values are looked up by
     for which, place in enumerate(OPERANDS):
         at, color = f"definition of {place}", COLORS[which]  # where the operand's value is found
+        named = False
         for row, layer in enumerate(layers):
             values, names = flow.attention["value"][layer, which], flow.attention["name"][layer, which]
             if values[-1] >= FAINT:
                 arrow(node(row, at), node(row + 1, RHS), "value", values[-1], color)
+                if named and at != place:
+                    asked.append(row)
+                    rise = (0.95 - 0.27 * which) * (heights[0] - heights[1])  # arcs lie one in another
+                    query = Edge(start=node(row, RHS), end=node(row, at), label="query", color=color, at=0.4, width=1.2)
+                    edges.append(replace(query, rise=rise, dashed=True))
             if layer == 0 < last and names[-1] >= FAINT:
+                named = True
                 arrow(node(row, place), node(row + 1, RHS), "name", names[-1], color)
             brought = values[flow.positions.index(place)]
             if layer < last and brought >= FAINT:
                 arrow(node(row, at), node(row + 1, place), "value", brought, color)
                 at = place
-    for place in OPERANDS:  # what was brought to an operand stays there until it is used
-        touched = [row for row in range(1, len(layers)) if any(node(row, place) in (e.start, e.end) for e in edges)]
-        edges += [
-            Edge(start=node(row, place), end=node(row + 1, place), label="", color="#777777", width=1.0)
-            for row in range(min(touched, default=0), max(touched, default=0))
-        ]
+    ends = [(edge.start, edge.end) for edge in edges]
+    for name in columns[:-1]:  # what is at a token stays there until it is used
+        touched = [row for row in range(1, len(layers)) if any(node(row, name) in pair for pair in ends)]
+        first = min(touched, default=0) if name in OPERANDS else 0
+        stay(name, range(first, max(touched, default=0)))
     arrived = {edge.end for edge in edges if edge.label.startswith("value")}
     gathered = [row for row in range(1, len(layers)) if node(row, RHS) in arrived]
-    edges += [
-        Edge(start=node(row, RHS), end=node(row + 1, RHS), label="stream", color="#777777", width=1.0)
-        for row in range(min(gathered, default=len(layers)), len(layers))
-    ]
+    carried = {*range(1, max(asked, default=1)), *range(min(gathered, default=len(layers)), len(layers))}
+    stay(RHS, sorted(carried))
     if any(edge.end == final for edge in edges):
         edges.append(Edge(start=final, end=final + 1, label="MLPs", color="#3a8f5c"))
     # Of the rows after the first, only what an arrow touches is drawn.
@@ -263,16 +324,22 @@ def circuit_diagram(heads: Heads, flow: Flow) -> Diagram:
     order = {old: new for new, old in enumerate(sorted(used))}
     nodes = [nodes[old] for old in order]
     edges = [replace(edge, start=order[edge.start], end=order[edge.end]) for edge in edges]
-    notes = [(0.02, (heights[row] + heights[row + 1]) / 2, f"layer {layer + 1}") for row, layer in enumerate(layers)]
-    spacing = min(0.07, 0.22 / len(heads.layers))
+    notes = [(0.0, (heights[row] + heights[row + 1]) / 2, f"layer {layer + 1}") for row, layer in enumerate(layers)]
+    lines: list[str] = []
     for number, layer in enumerate(heads.layers):
         groups = layer.groups(last=number == last)
-        text = "; ".join(f"{name}: {', '.join(map(str, some))}" for name, some in groups.items())
-        notes.append((0.02, 0.2 - spacing * number, f"heads of layer {number + 1} — {text}"))
-    return Diagram(
-        nodes=nodes,
-        edges=edges,
-        notes=notes,
-        caption="The circuit, drawn from measurements: an arrow ends where patched attention moves the answer, with the share "
-        "of answers that do; where it starts is inferred. The stream carries on what a layer has brought.",
+        text = "; ".join(f"{name}: {_listed(some)}" for name, some in groups.items())
+        lines += textwrap.wrap(f"heads of layer {number + 1} — {text}", NOTE, break_on_hyphens=False)
+    spacing = min(0.06, 0.22 / len(lines))
+    notes += [(0.0, 0.22 - spacing * place, line) for place, line in enumerate(lines)]
+    caption = (
+        "The circuit, drawn from measurements: an arrow ends where patched attention moves the answer, with the share "
+        "of answers that do; where it starts is inferred. Gray arrows carry on what a layer has brought."
     )
+    if asked:
+        caption += " Dashed, and inferred too: names that came to the right-hand side, as the queries of the look-up."
+    return Diagram(nodes=nodes, edges=edges, notes=notes, height=5.6 + 1.2 * max(0, len(layers) - 2), caption=caption)
+
+
+def _listed(heads: Sequence[int]) -> str:
+    return ", ".join(map(str, heads))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from latentloop.errors import UserError
 from latentloop.files import read_json, writing
 from latentloop.interpret.claims import STATEMENTS, Claim
 from latentloop.interpret.registry import ANALYSES
+from latentloop.interpret.sharpness import LINKS
 from latentloop.interpret.study import MODEL, VERDICTS, Study, read_study
 from latentloop.report.charts import Chart, Charts, Diagram, draw, plotly
-from latentloop.report.circuit_figures import GROUP_KINDS, circuit_diagram
+from latentloop.report.circuit_figures import GROUP_KINDS, circuit_diagram, sinks_charts
 from latentloop.report.page import Block, FigureBlock, Number, Page, Section, Verdict, write_page
 from latentloop.report.study_figures import FIGURES
 
@@ -22,7 +24,8 @@ ASKED = ("supported", "not supported")
 PAGE = "report.html"
 DPI = 130
 PIXELS = 105
-"""Of a chart's inch on the page."""
+DIAGRAM_PIXELS = 82
+"""Of a chart's inch on the page, and of a diagram's."""
 
 
 def study_charts(study: Study) -> dict[str, Charts]:
@@ -31,7 +34,8 @@ def study_charts(study: Study) -> dict[str, Charts]:
     found: dict[str, Charts] = {}
     if {"heads", "flow"} <= results.keys():
         found["circuit"] = {"circuit": circuit_diagram(results["heads"], results["flow"])}
-    return found | {name: FIGURES[name](result) for name, result in results.items()}
+    figures = FIGURES | {"sinks": partial(sinks_charts, heads=results.get("heads"))}
+    return found | {name: figures[name](result) for name, result in results.items()}
 
 
 def write_report(folder: Path) -> Path:
@@ -160,8 +164,8 @@ def _overall(claims: Sequence[Claim]) -> Verdict:
 
 
 def _figure(chart: Chart | Diagram) -> FigureBlock:
-    height = 460 if isinstance(chart, Diagram) else int(PIXELS * chart.height * chart.rows) + 90
-    return FigureBlock(figure=plotly(chart), caption=chart.caption, height=height)
+    pixels = DIAGRAM_PIXELS * chart.height if isinstance(chart, Diagram) else PIXELS * chart.height * chart.rows + 90
+    return FigureBlock(figure=plotly(chart), caption=chart.caption, height=int(pixels))
 
 
 def _numbers(analysis: str, result: Any) -> list[Number]:
@@ -252,10 +256,11 @@ def _numbers(analysis: str, result: Any) -> list[Number]:
             ] + [
                 Number(
                     value=f"{found[-1]:.2f} nats",
-                    label=f"layer {layer + 1}, the head that looks an operand up, N = {result.sizes[-1]}",
-                    detail=f"{found[0]:.2f} at N = {result.sizes[0]}; attention to the definition {weight[-1]:.2f}",
+                    label=f"layer {layer + 1}, {LINKS[link]}, N = {result.sizes[-1]}",
+                    detail=f"{found[0]:.2f} at N = {result.sizes[0]}; attention there {weight[-1]:.2f}",
                 )
-                for layer, (found, weight) in enumerate(zip(result.lookup, result.lookup_weight, strict=True))
+                for link in LINKS
+                for layer, (found, weight) in enumerate(zip(result.links[link], result.weights[link], strict=True))
                 if found is not None
             ]
         case "recompute":

@@ -19,6 +19,9 @@ from latentloop.report.circuit_figures import ablation_charts, circuits_charts, 
 
 BINS = 24
 
+LINK_NAMES = {"look-up": "head that looks up", "name": "head that copies a name", "value": "head that finds a value"}
+"""Of the links of ``sharpness``, in a legend."""
+
 
 def residual_charts(result: Changes) -> Charts:
     """Histograms of the relative change."""
@@ -69,11 +72,8 @@ def embeddings_charts(result: NewValues) -> Charts:
 
 
 def shown_sites(sites: Sequence[Site]) -> list[Site]:
-    """Return the places whose histograms are drawn: before and after the units of the first and the last MLP, and the end."""
-    units = [site for site in sites if site.name.endswith("activation")]
-    return list(
-        {site.name: site for site in (*units[:2], *units[-2:], *sites[-2 if len(units) < 4 else -1 :])}.values()
-    )
+    """Return the places whose histograms are drawn: the first MLP's units, the last one's and its output, the read-out."""
+    return list({site.name: site for site in (*sites[:2], *sites[-3:])}.values())
 
 
 def fourier_charts(result: Spectra) -> Charts:
@@ -86,7 +86,7 @@ def fourier_charts(result: Spectra) -> Charts:
             Line(name=group, y=[site.energy[place] for site in pattern.sites])
             for place, group in enumerate(result.groups)
         ]
-        energy.append(Panel(kind="bars", title=pattern.name, x=names, lines=lines, y_label="share of energy", top=1.0))
+        energy.append(Panel(kind="bars", title=pattern.name, x=names, lines=lines, y_label="share of energy", top=1.03))
     found["fourier-energy"] = Chart(
         panels=energy,
         columns=1,
@@ -99,13 +99,14 @@ def fourier_charts(result: Spectra) -> Charts:
             kind="steps",
             title=f"{pattern.name}: {site.name}",
             x=site.edges,
-            lines=[Line(name=group, y=site.counts[place]) for place, group in enumerate(result.groups)],
+            lines=[Line(name=group, y=counts) for group, counts in zip(result.groups, site.counts, strict=True)],
             log_x=True,
             log_y=True,
             x_label="norm",
+            y_label="" if place else "frequencies",
         )
         for pattern in result.patterns
-        for site in shown_sites(pattern.sites)
+        for place, site in enumerate(shown_sites(pattern.sites))
     ]
     found["fourier-histograms"] = Chart(
         panels=histograms,
@@ -174,13 +175,23 @@ def errors_charts(result: Errors) -> Charts:
             ]
             if title.startswith("cosine") and not result.grouped:
                 place = f"{place}, all heads"
-            name = f"{place}\n{title}"
-            panels.append(Panel(kind="steps", title=name, x=edges, lines=lines, log_y=True, threshold=threshold))
+            panels.append(
+                Panel(
+                    kind="steps",
+                    title=f"{place}\n{title}",
+                    x=edges,
+                    lines=lines,
+                    log_y=True,
+                    threshold=threshold,
+                    x_label=title.partition(",")[0],
+                    y_label="" if which else "operands",
+                )
+            )
     return {
         "errors": Chart(
             panels=panels,
             columns=3,
-            height=2.3,
+            height=2.5,
             caption=f"{result.instances} problems of {result.nodes} nodes. First layer's attention by group, and cosine of "
             "what the last layer's heads add with what they should. Dotted: the least that counts as right.",
         )
@@ -188,14 +199,18 @@ def errors_charts(result: Errors) -> Charts:
 
 
 def sharpness_charts(result: Sharpness) -> Charts:
-    """Entropy by size."""
+    """Entropy by size: of the head that does what a circuit needs, and of every head."""
     panels = []
     for layer, (rhs, operands) in enumerate(zip(result.at_rhs, result.at_operands, strict=True)):
-        for title, found in (("right-hand sides", rhs), ("operands", operands)):
+        doing = {link: y for link, found in result.links.items() if (y := found[layer]) is not None}
+        for title, found, links in (("right-hand sides", rhs, ("name", "value")), ("operands", operands, ("look-up",))):
             if found is not None:
                 lines = [Line(name=f"head {head}", y=found[:, head]) for head in range(found.shape[1])]
-                best = result.lookup[layer] if title == "operands" else None
-                lines += [] if best is None else [Line(name="head that looks up", y=best, color="#000000", dashed=True)]
+                lines += [
+                    Line(name=LINK_NAMES[link], y=doing[link], color="#000000", dashed=link != "value")
+                    for link in links
+                    if link in doing
+                ]
                 panels.append(
                     Panel(
                         kind="lines",
