@@ -7,8 +7,7 @@ from latentloop.evaluate.metrics import wilson
 from latentloop.experiments import jobs
 from latentloop.experiments.jobs import Job
 from latentloop.experiments.measure import ALLOWED
-from latentloop.experiments.scores import labels
-from latentloop.experiments.store import FORMAT, Result
+from latentloop.experiments.store import FORMAT, Result, labels
 from latentloop.experiments.table import ENCODINGS, EXPERIMENTS, POINTS
 from latentloop.methods import METHODS
 from latentloop.task.splits import PUBLISHED_SEED

@@ -26,6 +26,10 @@ class UserError(Exception):
     """
 
 
+class MachineError(UserError):
+    """Something that this machine lacks, such as a device or memory: the same may work on another one."""
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM, which clusters send: commands keep what is finished, as after Ctrl-C, and exit with 143."""
 

@@ -6,13 +6,27 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from experiment_documents import document
+from latentloop import cli
+from latentloop.commands import experiments
+from latentloop.errors import UserError
+from latentloop.experiments import measure
+from latentloop.experiments.store import result_path, stored_results, write_result
+from latentloop.experiments.sweep import Board
 from latentloop.experiments.table import EXPERIMENTS, experiment
 from small_runs import command
 
-NAMES = [job.name for job in experiment("rehearsal").jobs]
+JOBS = experiment("rehearsal").jobs
+NAMES = [job.name for job in JOBS]
+SLURM = Path(__file__).parents[2] / "examples" / "sweep.slurm"
+
+
+def made_up(job):
+    return document(job, 0.5) | {"key": job.key}
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +119,79 @@ def test_a_broken_result_stops_the_command_before_any_work(run, tmp_path):
     assert f"cannot read {path}" in err
     assert path.read_text() == "{"
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_foreign_result_is_one_line(run, tmp_path):
+    result = made_up(JOBS[0])
+    result["rows"][0]["solved"] = None
+    write_result(tmp_path, result)
+    code, _, err = run("reproduce", "--folder", tmp_path)
+    assert code == 2
+    assert f"cannot read {result_path(tmp_path, NAMES[0])}: solved at N = 8 must be a share" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["reproduce", "sweep"])
+def test_a_file_that_is_no_journal_is_refused_and_kept(run, tmp_path, name):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("dear diary")
+    words = ("--storage", notes, "--folder", tmp_path / "kept", "--runs", tmp_path / "runs")
+    code, _, err = run(name, "rehearsal", *words)
+    assert code == 2
+    assert err.startswith(f"error: cannot use the storage {notes}: it is a file of another kind")
+    assert len(err.strip().splitlines()) == 1
+    assert notes.read_text() == "dear diary"
+
+
+def test_a_result_that_was_stored_meanwhile_goes_to_the_storage_unmeasured(run, tmp_path, monkeypatch):
+    for job in JOBS:
+        write_result(tmp_path, made_up(job))
+    monkeypatch.setattr(experiments, "_missing", lambda jobs, folder: list(jobs))  # they were, when this worker began
+    monkeypatch.setattr(measure, "measure", lambda *_: pytest.fail("it was measured again"))
+    code, _, err = run("sweep", "rehearsal", "--folder", tmp_path, "--runs", tmp_path / "runs")
+    assert code == 0, err
+    found = Board.open(str(tmp_path / "runs" / "sweep.journal"), JOBS).results()
+    assert found == {job.key: made_up(job) for job in JOBS}
+
+
+def test_results_in_a_storage_are_read_with_suspicion(tmp_path):
+    board = Board.open(str(tmp_path / "sweep.journal"), JOBS[:2])
+    renamed, foreign = made_up(JOBS[0]) | {"point": "an-older-name"}, made_up(JOBS[1]) | {"curves": {}}
+    for result in (renamed, foreign):
+        trial, _ = board.take()
+        board.finish(trial, result)
+    with pytest.raises(UserError, match=f"cannot read the result of {NAMES[1]} in the storage: the curve"):
+        experiments._collect(board, tmp_path)
+    assert stored_results(JOBS, tmp_path) == {NAMES[0]: made_up(JOBS[0])}
+
+
+def test_a_storage_that_fails_does_not_stop_the_workers_of_reproduce(tmp_path, monkeypatch, capsys):
+    def standing():
+        raise UserError("cannot use the storage x: it is away")
+
+    board = Board.open(str(tmp_path / "sweep.journal"), JOBS)
+    monkeypatch.setattr(board, "standing", standing)
+    monkeypatch.setattr(experiments, "REFRESH", 0.1)
+    words = [sys.executable, "-c", "import time; time.sleep(0.5); open('done', 'w')"]
+    monkeypatch.chdir(tmp_path)
+    experiments._with_workers(words, 1, board, JOBS, tmp_path, 0)
+    said = capsys.readouterr().err
+    assert "it is away" in said
+    assert "failed" not in said
+    assert (tmp_path / "done").exists()
+
+
+def test_the_slurm_example_is_a_sweep_that_can_be_submitted_again(tmp_path):
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "activate").write_text(f"PATH={programs}:$PATH\n")
+    (programs / "latentloop").write_text('#!/bin/bash\nprintf "%s\\n" "$@" > words\n')
+    (programs / "latentloop").chmod(0o755)
+    environment = {"PATH": os.environ["PATH"], "SLURM_SUBMIT_DIR": str(tmp_path)}
+    subprocess.run(["bash", SLURM], env=environment, check=True)
+    name, *words = (tmp_path / "words").read_text().splitlines()
+    assert name == "sweep"
+    given = cli._read(experiments.sweep, words, "latentloop sweep").keywords
+    assert [experiment(one) for one in given["names"]] == [EXPERIMENTS["paper"]]
+    assert (given["storage"], given["weights"]) == (str(experiments.RUNS / experiments.JOURNAL), True)
+    assert "submit the same file again" in " ".join(SLURM.read_text().replace("#", " ").split())

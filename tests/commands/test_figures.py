@@ -23,7 +23,7 @@ def test_the_list_says_what_is_missing(run, folder):
     assert code == 0
     assert all(name in printed for name in FIGURES)
     runs = len(FIGURES["structure"].jobs("laptop"))
-    assert re.search(rf"structure +4 of {runs} +cot-\w+ and \d+ more", printed)
+    assert re.search(rf"structure +4 of {runs} +cot-[\w-]+ and \d+ more", printed)
     code, printed, _ = run("figures", "--folder", folder, "--json")
     rows = {row["name"]: row for row in json.loads(printed)["figures"]}
     assert "cot-seed0" not in rows["methods"]["missing"]

@@ -7,7 +7,7 @@ from latentloop.errors import UserError
 from latentloop.evaluate.metrics import wilson
 from latentloop.experiments.claims import claims, decide, decide_all, text
 from latentloop.experiments.rules import RULES
-from latentloop.experiments.scores import comparable, grouped
+from latentloop.experiments.scores import CONFIGURATIONS, OTHER_VALIDATION, comparable, grouped
 from latentloop.experiments.table import EXPERIMENTS, POINTS
 
 ALL_METHODS = ("feedforward", "recurrent", "cot", "continuous", "discrete", "corrected", "stable")
@@ -36,6 +36,34 @@ def test_every_claim_has_a_rule_and_every_rule_a_claim():
     assert list(claims()) == list(RULES)
     assert {claim.experiment for claim in claims().values()} <= EXPERIMENTS.keys()
     assert "Written before any run" in text()
+
+
+def _points_of(words):
+    """Return the names of the points that an entry of a claim's ``results`` stands for."""
+    name = words.partition(",")[0]
+    if name.startswith("best of "):
+        listed = [point for experiment in CONFIGURATIONS for point in EXPERIMENTS[experiment].points]
+        return {point.name for point in listed if point.run.method.name == name.removeprefix("best of ")}
+    method, _, experiment = name.partition(" in ")
+    if experiment:
+        return {point.name for point in EXPERIMENTS[experiment].points if point.run.method.name == method}
+    return {name} & POINTS.keys()
+
+
+@pytest.mark.parametrize("name", claims())
+def test_a_claim_names_its_command_and_the_results_it_is_read_from(name):
+    found = decide(name, everything())
+    read = {run.rpartition("-seed")[0] for run in found.runs}
+    named = [_points_of(words) for words in found.claim.results]
+    assert found.claim.command == f"latentloop reproduce --claim {name}"
+    assert read <= set.union(*named)
+    assert all(read & points for points in named)
+
+
+def test_the_claims_say_which_configurations_are_candidates():
+    words = " ".join(text().replace("#", " ").split())
+    assert f"Candidates are the points of {', '.join(CONFIGURATIONS)} whose" in words
+    assert all(f"`{setting}`" in words for setting in OTHER_VALIDATION)
 
 
 def test_nothing_measured_yet():
@@ -94,6 +122,29 @@ def test_three_seeds_are_three():
     assert (found.outcome, found.missing) == ("not measured yet", ("recurrent-seed2",))
     assert found.so_far.startswith("solved at N = 16: feedforward 0.0 % (seeds 0.0 .. 0.0, ")
     assert decide("end-to-end-fails", documents(feedforward=0.0)).so_far == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "some"),
+    [
+        ("encodings-end-to-end", {encoded("feedforward", "rope"), encoded("recurrent", "nope")}),
+        ("depth-matters", {"recurrent-T1L2", "recurrent-T8L2"} | {name for name in DEPTHS if "cot-L8" in name}),
+    ],
+)
+def test_missing_runs_of_all_methods_are_named(name, some):
+    found = decide(name, {})
+    assert {f"{point}-seed0" for point in some} <= set(found.missing)
+    assert decide(name, _named({run.rpartition("-seed")[0] for run in found.missing})).missing == ()
+
+
+def test_missing_seeds_of_all_methods_are_named():
+    first, second = another("feedforward"), another("recurrent")
+    results = documents(feedforward=0.0, recurrent=0.0)
+    results |= documents(**{name: {"solved": 0.0, "loss": 0.5} for name in (first, second)})
+    found = decide("end-to-end-fails", results)
+    assert found.missing == tuple(f"{name}-seed{seed}" for name in (first, second) for seed in (1, 2))
+    assert f"reproduce {first}`" in found.because
+    assert f"reproduce {second}`" in found.because
 
 
 @pytest.mark.parametrize("name", claims())
@@ -257,6 +308,17 @@ def test_encodings_end_to_end(feedforward, recurrent, outcome):
     assert decide("encodings-end-to-end", _named(ENCODED, **shares)).outcome == outcome
 
 
+def test_small_differences_of_encodings_are_seen_and_overlaps_said():
+    shares = _encoded("feedforward", abpe=0.002, rope=0.003, deberta=0.5)
+    shares |= _encoded("recurrent", abpe=0.1, nope=0.2, rope=0.3, deberta=0.4)
+    because = decide("encodings-end-to-end", _named(ENCODED, **shares)).because
+    assert (
+        "feedforward: abpe 0.20 %, rope 0.30 %, nope 0.00 %, deberta 50.00 % (intervals that overlap: rope and abpe)"
+        in because
+    )
+    assert because.endswith("deberta 40.00 % (intervals that overlap: none)")
+
+
 @pytest.mark.parametrize(
     ("shares", "outcome"),
     [
@@ -329,9 +391,9 @@ def test_depth_matters(recurrent, cot, outcome):
         "recurrent_T8L2": recurrent[1],
         "recurrent_T4L4": {"solved": 0.3, "loss": 9.0},
     }
-    results = _named(
-        DEPTHS, **shares, cot_L2=cot[0], cot_L8=cot[1]
-    )  # of two as deep, the one with less validation loss
+    for layers, solved in zip(("cot-L2", "cot-L8"), cot, strict=True):
+        shares[next(name for name in DEPTHS if name.startswith(layers)).replace("-", "_")] = solved
+    results = _named(DEPTHS, **shares)  # of two as deep, the one with less validation loss
     assert decide("depth-matters", results).outcome == outcome
 
 
@@ -358,6 +420,12 @@ def test_iterations_scale(halves, lost, outcome):
     assert decide("iterations-scale", _with_curves(results, halves)).outcome == outcome
 
 
+def test_iterations_are_shown_with_what_is_solved_and_with_the_longer_run():
+    because = decide("iterations-scale", documents(corrected=0.2, corrected_4x=1.0)).because
+    assert "in distribution: corrected 20.0 %" in because
+    assert "with four times the budget: corrected-4x 100.0 %" in because
+
+
 @pytest.mark.parametrize(
     ("stable", "other", "outcome"),
     [
@@ -382,3 +450,10 @@ def test_fixed_point_halting(discrete, corrected, outcome):
         corrected={"solved": 0.9, "solved_fixpoint": {8: 0.9, 12: corrected, 16: 0.9}},
     )
     assert decide("fixed-point-halting", results).outcome == outcome
+
+
+def test_halting_is_shown_with_what_is_solved():
+    because = decide("fixed-point-halting", documents(stable=1.0, discrete=0.9, corrected={8: 0.25, 20: 0.0})).because
+    assert "corrected +0.0" in because
+    assert "corrected 25.0 %" in because
+    assert "in and corrected 0.0 %" in because

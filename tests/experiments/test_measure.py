@@ -5,12 +5,13 @@ import pytest
 import torch
 from rich.console import Console
 
+from latentloop.errors import MachineError
 from latentloop.evaluate.entropy import attention_entropy
 from latentloop.evaluate.flops import operations_per_problem
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.experiments.jobs import Job, Point
 from latentloop.experiments.measure import Interrupted, measure, run_folder, told
-from latentloop.experiments.store import read_result, result_path, write_result
+from latentloop.experiments.store import stored, write_result
 from latentloop.methods import METHODS
 from latentloop.model.capture import capture
 from latentloop.task.splits import published_problems
@@ -30,7 +31,7 @@ def test_a_run_of_every_method_is_measured(method, tmp_path):
     one = job(method)
     result = measure(one, tmp_path, QUIET, tmp_path / "weights")
     write_result(tmp_path, result)
-    assert read_result(result_path(tmp_path, one.name))["key"] == one.key
+    assert stored(one, tmp_path)["key"] == one.key
     assert [row["nodes"] for row in result["rows"]] == [8, 12]
     assert result["average"] == np.mean([row["solved"] for row in result["rows"]])
     assert all(row["operations"] > 0 for row in result["rows"])
@@ -62,6 +63,14 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path, monkeypatch):
     assert run_folder(one, tmp_path).exists()
     resumed = measure(one, tmp_path, QUIET)
     assert resumed["model"]["sha256"] == whole["model"]["sha256"]
+
+
+def test_a_device_that_is_not_there_is_the_machines_fault(tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(MachineError, match="cannot use 1 x cuda"):
+        measure(job("stable"), tmp_path, QUIET, accelerator="cuda")
+    assert not list(tmp_path.iterdir())
 
 
 def test_interrupted_is_an_interruption():

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import resource
 import shutil
 import signal
 import socket
@@ -12,11 +13,14 @@ import time
 from pathlib import Path
 
 import pytest
+from optuna.exceptions import StorageInternalError
 
-from latentloop.errors import UserError
+from latentloop.errors import MachineError, UserError
 from latentloop.experiments import sweep
 from latentloop.experiments.jobs import Job, Point
 from latentloop.experiments.sweep import Board, beating, open_storage, work
+from latentloop.files import writing
+from latentloop.train.lock import locked
 
 JOBS = [
     Job(point=Point(name=name, preset="tiny-stable", overrides={"steps": steps}, scale="rehearsal"), seed=seed)
@@ -104,7 +108,7 @@ def test_workers_share_the_jobs_and_do_each_once(storage, request):
     assert sorted(done) == sorted(job.name for job in JOBS)
     board = Board.open(storage, JOBS, study_name=name)
     assert set(board.standing().values()) == {"done"}
-    assert sorted(one["key"] for one in board.results()) == sorted(job.key for job in JOBS)
+    assert sorted(one["key"] for one in board.results().values()) == sorted(job.key for job in JOBS)
     assert do(board) == []
 
 
@@ -204,7 +208,7 @@ def test_a_job_that_others_took_for_lost_can_still_be_given_back_or_up(storage, 
     board = Board.open(storage, JOBS[:1], study_name=request.node.name)
     for let_go in (board.give_back, board.give_up):
         trial, job = board.take()
-        assert board._release(trial.number, job.key)  # as another worker does with one that seems to be killed
+        assert board._release(trial._trial_id, job.key)  # as another worker does with one that seems to be killed
         let_go(trial, "slow")
         assert board.standing() == {job.key: "waiting"}
 
@@ -217,3 +221,137 @@ def test_a_storage_that_cannot_be_reached_is_one_line_without_the_password(where
         open_storage(where)
     assert "secret" not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def full_disk(job):
+    with writing(Path("/dev/full")) as file:
+        file.write("x")
+
+
+def no_device(job):
+    raise MachineError("cannot use 1 x cuda")
+
+
+@pytest.mark.parametrize("measure", [full_disk, no_device])
+def test_a_machine_that_cannot_work_stops_its_worker_and_leaves_the_jobs_to_others(storage, request, measure):
+    tried = []
+
+    def measured(job):
+        tried.append(job)
+        return measure(job)
+
+    board = Board.open(storage, JOBS, study_name=request.node.name)
+    healthy = Board.open(storage, JOBS, study_name=request.node.name)
+    with pytest.raises(UserError, match="cannot"):
+        do(board, measured)
+    assert tried == JOBS[:1]
+    assert [one["key"] for one in do(healthy)] == [job.key for job in JOBS]
+
+
+def test_a_result_that_cannot_be_written_is_not_lost(storage, request):
+    board = Board.open(storage, JOBS[:1], study_name=request.node.name)
+    with pytest.raises(UserError, match="No space left"):
+        work(board, result, quiet, full_disk, quiet)
+    assert list(board.standing().values()) == ["waiting"]
+
+
+def test_a_job_whose_run_folder_is_held_is_left_to_others(storage, request, tmp_path):
+    board = Board.open(storage, JOBS, study_name=request.node.name)
+    tried = []
+
+    def measure(job):
+        tried.append(job)
+        with locked(tmp_path / job.name):
+            return result(job)
+
+    with locked(tmp_path / JOBS[0].name):
+        assert [one["key"] for one in do(board, measure)] == [job.key for job in JOBS[1:]]
+    assert tried == JOBS
+    assert board.standing()[JOBS[0].key] == "waiting"
+    assert len(do(board, measure)) == 1
+
+
+def test_the_result_of_a_worker_taken_for_a_killed_one_is_kept_and_its_job_done_once(storage, request):
+    board = Board.open(storage, JOBS[:1], study_name=request.node.name)
+    job = JOBS[0]
+
+    kept = []
+
+    def slow(job):
+        assert not kept
+        (trial,) = board._trials()[job.key]
+        assert board._release(trial._trial_id, job.key)  # as another worker does after a while without a beat
+        return result(job)
+
+    assert work(board, slow, quiet, kept.append, quiet)
+    other = Board.open(storage, JOBS[:1], study_name=request.node.name)
+    assert other.results() == {job.key: kept[0]}
+    assert other.standing() == {job.key: "done"}
+    assert other.take() is None
+
+
+@pytest.mark.parametrize("where", ["/dev/full", "/dev/zero", "folder", "notes.txt", "half.txt"])
+def test_what_is_no_journal_is_refused_and_left_as_it_is(where, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    for name, text in (("notes.txt", "dear diary\n"), ("half.txt", '{"op')):
+        Path(name).write_text(text + "other words")
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.txt")}
+    with pytest.raises(UserError, match=f"cannot use the storage {where}: "):
+        Board.open(where, JOBS)
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.txt")} == before
+    assert not list(tmp_path.glob("*.lock"))
+
+
+def test_a_storage_without_the_study_names_itself(tmp_path, monkeypatch):
+    def fail(**_):
+        raise StorageInternalError("the server is gone\nand more")
+
+    monkeypatch.setattr(sweep.optuna, "create_study", fail)
+    with pytest.raises(UserError, match=r"^cannot use the storage \S+/x: the server is gone$"):
+        Board.open(str(tmp_path / "x"), JOBS)
+
+
+def test_a_storage_that_breaks_while_jobs_are_done_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep, "PAUSES", (0.0,))
+    journal = tmp_path / "sweep.journal"
+    board = Board.open(str(journal), JOBS)
+
+    def keep(one):
+        journal.unlink()
+        journal.mkdir()
+
+    with pytest.raises(UserError, match=r"^cannot use the storage \S+sweep\.journal: Is a directory$"):
+        work(board, result, quiet, keep, quiet)
+
+
+def test_a_storage_that_fails_for_a_moment_is_asked_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep, "PAUSES", (0.0, 0.0))
+    board = Board.open(str(tmp_path / "sweep.journal"), JOBS[:1])
+    real, failures = board.study.get_trials, [OSError(5, "hiccup"), StorageInternalError("hiccup")]
+
+    def get_trials(**settings):
+        if failures:
+            raise failures.pop()
+        return real(**settings)
+
+    monkeypatch.setattr(board.study, "get_trials", get_trials)
+    assert len(do(board)) == 1
+    assert not failures
+
+
+def test_a_full_disk_under_the_journal_is_named_and_leaves_no_half_record(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep, "PAUSES", ())
+    journal = tmp_path / "sweep.journal"
+    board = Board.open(str(journal), JOBS[:1])
+    trial, job = board.take()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (journal.stat().st_size + 20, limits[1]))
+    try:
+        with pytest.raises(UserError, match=r"cannot use the storage \S+sweep\.journal: File too large"):
+            board.finish(trial, result(job))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not journal.read_bytes().endswith(b"\n")
+    board.finish(trial, result(job))  # there is room again
+    assert Board.open(str(journal), JOBS[:1]).results() == {job.key: result(job)}

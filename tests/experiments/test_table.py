@@ -7,22 +7,29 @@ from dataclasses import replace
 
 import pytest
 
+from experiment_documents import document
 from latentloop.config import RunConfig
 from latentloop.config.positions import PositionsConfig
 from latentloop.errors import UserError
 from latentloop.experiments.jobs import TIMED, Job, Point, pilot
-from latentloop.experiments.store import FORMAT, SHIPPED, read_result, result_path, stored, stored_results, write_result
+from latentloop.experiments.scores import load
+from latentloop.experiments.store import (
+    SHIPPED,
+    labels,
+    read_result,
+    result_path,
+    stored,
+    stored_results,
+    write_result,
+)
 from latentloop.experiments.table import EXPERIMENTS, POINTS, experiment
 from latentloop.methods import METHODS, MethodConfig
 from latentloop.presets import preset
 from latentloop.schema import changed
 
 TINY = Job(point=Point(name="a", preset="tiny-stable", overrides={"steps": 2}, scale="rehearsal"), seed=3)
-DOCUMENT = {
-    "format": FORMAT, "point": "a", "seed": 3, "key": TINY.key, "labels": {}, "training": {}, "curves": {},
-    "rows": [{"nodes": 8, "solved": 1.0, "solved_low": 0.5, "solved_high": 1.0, "problems": 4}],
-    "average": 1.0, "model": {}, "provenance": {},
-}  # fmt: skip
+DOCUMENT = document(TINY, 0.5) | {"key": TINY.key}
+CHAIN = Job(point=Point(name="b", preset="tiny-cot", overrides={"steps": 2}, scale="rehearsal"), seed=3)
 
 
 @pytest.mark.parametrize("name", POINTS)
@@ -147,6 +154,75 @@ def test_foreign_results_are_refused(tmp_path, damage, said):
     path.write_text(json.dumps(document))
     with pytest.raises(UserError, match=said):
         read_result(path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda d: d.update(point="../b"), "it is the result of '../b-seed3', not of a-seed3"),
+        (lambda d: d.update(seed=4), "it is the result of 'a-seed4', not of a-seed3"),
+        (lambda d: d.update(labels={}), "its labels are not those of a run of stable"),
+        (lambda d: d["labels"].update(method="magic"), "its labels are not those of a run of stable"),
+        (lambda d: d["labels"].update(color="red"), "its labels are not those of a run of stable"),
+        (lambda d: d["rows"].pop(), r"its sizes should be \(8, 12\), got \[8\]"),
+        (lambda d: d["rows"][0].update(nodes="8"), r"its sizes should be \(8, 12\), got \['8', 12\]"),
+        (lambda d: d["rows"][0].update(solved=None), "solved at N = 8 must be a share from 0 to 1, got None"),
+        (lambda d: d["rows"][1].update(solved="all"), "solved at N = 12 must be a share from 0 to 1, got 'all'"),
+        (lambda d: d["rows"][1].update(solved=True), "solved at N = 12 must be a share"),
+        (lambda d: d["rows"][1].update(solved_low=-0.1), "solved_low at N = 12 must be a share"),
+        (lambda d: d["rows"][1].update(solved_high=1.1), "solved_high at N = 12 must be a share"),
+        (lambda d: d["rows"][0].pop("solved_fixpoint"), "solved_fixpoint at N = 8 must be a share"),
+        (lambda d: d["rows"][0].update(operations=-1), "operations at N = 8 must be a finite number"),
+        (lambda d: d["rows"][0].update(problems=None), "problems at N = 8 must be a finite number"),
+        (lambda d: d.update(curves={}), "the curve at N = 8 must be a list of shares"),
+        (lambda d: d["curves"].update({"12": []}), "the curve at N = 12 must be a list of shares"),
+        (lambda d: d["curves"]["12"].update(solved_by_iteration=[0.1, 2]), "the curve at N = 12 must be a list"),
+        (lambda d: d.pop("allowed"), "'allowed' is missing"),
+        (lambda d: d.update(allowed=None), "allowed 1x at N = 8 must be a share"),
+        (lambda d: d["allowed"]["8"].pop("16x"), "allowed 16x at N = 8 must be a share"),
+        (lambda d: d.pop("entropy"), "'entropy' is missing"),
+        (lambda d: d["entropy"].update({"12": {}}), "entropy at N = 12 must be a finite number"),
+        (lambda d: d.update(average=2), "average must be a share"),
+        (lambda d: d.update(average_in="x"), "average_in must be a share"),
+        (lambda d: d.update(training={}), "training steps must be a finite number"),
+        (lambda d: d["training"].update(seconds="x"), "training seconds must be a finite number"),
+        (lambda d: d["training"].update(curve={"step": [1, 2], "loss": [1]}), "training curve must be columns"),
+        (lambda d: d["training"].update(curve={"loss": [1]}), "training curve must be columns"),
+        (lambda d: d["validation"].update(loss="low"), "validation loss must be a number"),
+        (lambda d: d.update(validation=[]), "'validation' is missing, or of another kind"),
+    ],
+)
+def test_a_result_that_figures_could_not_be_drawn_from_is_refused(tmp_path, damage, said):
+    found = copy.deepcopy(DOCUMENT)
+    damage(found)
+    path = result_path(tmp_path, TINY.name)
+    path.parent.mkdir()
+    path.write_text(json.dumps(found))
+    with pytest.raises(UserError, match=said):
+        stored(TINY, tmp_path)
+
+
+def test_what_a_method_does_not_have_is_not_asked_for(tmp_path):
+    chain = document(CHAIN, 0.5) | {"key": CHAIN.key, "average_out": None}
+    write_result(tmp_path, chain)
+    assert stored(CHAIN, tmp_path) == chain
+    del chain["rows"][0]["structure_right"]
+    write_result(tmp_path, chain)
+    with pytest.raises(UserError, match="structure_right at N = 8 must be a share"):
+        stored(CHAIN, tmp_path)
+
+
+def test_labels_are_those_of_today(tmp_path):
+    older = copy.deepcopy(DOCUMENT)
+    del older["labels"]["curriculum"]
+    older["labels"]["model"] = "an older name"
+    write_result(tmp_path, older)
+    assert stored(TINY, tmp_path)["labels"] == labels(TINY)
+
+
+def test_every_shipped_result_is_that_of_a_job_of_today():
+    found = {name for scale in TIMED for name in load(SHIPPED, scale)}
+    assert found == {path.stem for path in (SHIPPED / "results").glob("*.json")}
 
 
 def test_a_broken_result_is_refused(tmp_path):

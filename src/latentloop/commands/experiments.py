@@ -16,7 +16,7 @@ from latentloop.commands.terminal import output as standard_output
 from latentloop.commands.terminal import progress, stderr
 from latentloop.errors import Terminated, UserError
 from latentloop.experiments.jobs import MINUTES, TIMED, Experiment, Job
-from latentloop.experiments.store import SHIPPED, stored_results, write_result
+from latentloop.experiments.store import SHIPPED, Result, checked, stored, stored_results, write_result
 from latentloop.experiments.table import EXPERIMENTS, experiment
 from latentloop.files import check_writable
 
@@ -65,9 +65,12 @@ def sweep(
     def say(line: str) -> None:
         stderr.print(line)
 
+    def result(job: Job) -> Result:  # a slow worker that was taken for a killed one may have stored it
+        return stored(job, folder) or measure(job, runs, stderr, folder / "weights" if weights else None, accelerator)
+
     done = work(
         board,
-        lambda job: measure(job, runs, stderr, folder / "weights" if weights else None, accelerator),
+        result,
         lambda job: told(job, runs),
         lambda result: write_result(folder, result),
         say,
@@ -192,10 +195,11 @@ def _missing(jobs: Sequence[Job], folder: Path) -> list[Job]:
 
 def _collect(board: "Board", folder: Path) -> None:
     """Write results that other machines have put into the storage."""
-    for result in board.results():
-        job = board.jobs.get(result["key"])
+    for key, result in board.results().items():
+        job = board.jobs.get(key)
         if job is not None and not stored_results([job], folder):
-            write_result(folder, result)
+            result |= {"point": job.point.name}  # which may have been renamed
+            write_result(folder, checked(result, job, f"the result of {job.name} in the storage"))
 
 
 def _draw(chosen: Sequence[Experiment], folder: Path) -> None:
@@ -239,10 +243,14 @@ def _with_workers(
         before: Mapping[str, str] = {}
         with Live(console=stderr, auto_refresh=False, transient=True) as live:
             while any(worker.poll() is None for worker in started):
-                standing = {board.jobs[key].name: word for key, word in board.standing().items()}
-                if stderr.is_terminal:
-                    live.update(_progress_table(board, jobs, standing, workers), refresh=True)
-                else:
+                try:
+                    standing = {board.jobs[key].name: word for key, word in board.standing().items()}
+                    if stderr.is_terminal:
+                        live.update(_progress_table(board, jobs, standing, workers), refresh=True)
+                except UserError as error:  # workers are not stopped for that: they have runs to finish
+                    stderr.print(f"{error}")
+                    standing = before
+                if not stderr.is_terminal:
                     for job_name, word in standing.items():
                         if word != before.get(job_name, "waiting"):
                             stderr.print(f"{job_name}: {word}")

@@ -25,7 +25,7 @@ Outcome = Literal["reproduced", "not reproduced", "differs", "not measured yet"]
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence, where it stands, and the words of its rule."""
+    """A sentence, where it stands, the words of its rule, and what it is read from."""
 
     name: str
     sentence: str
@@ -33,11 +33,10 @@ class Claim:
     experiment: str
     reproduced: str
     not_reproduced: str
-
-    @property
-    def command(self) -> str:
-        """What measures it again."""
-        return f"latentloop reproduce --claim {self.name}"
+    command: str
+    """What measures it again."""
+    results: list[str]
+    """The stored results that decide it; the head of the file says how they are named."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 from latentloop.experiments.jobs import Experiment
-from latentloop.experiments.scores import CONFIGURATIONS, Scores, comparable_labels, grouped, labels, least_loss
-from latentloop.experiments.store import Result
+from latentloop.experiments.scores import CONFIGURATIONS, Scores, comparable_labels, grouped, least_loss
+from latentloop.experiments.store import Result, labels
 from latentloop.experiments.table import EXPERIMENTS, POINTS
 
 
@@ -68,7 +68,15 @@ class Evidence:
         missing = [job for method in methods for job in self._missing([job.name for job in POINTS[method].jobs])]
         if missing:
             raise MissingError(missing)
-        return [self._best(method, seeds, layers) for method in methods]
+        found, lacking = [], []
+        for method in methods:
+            try:
+                found.append(self._best(method, seeds, layers))
+            except MissingError as error:
+                lacking.append(error)
+        if lacking:  # of all methods, so that one command brings everything
+            raise MissingError([run for one in lacking for run in one.runs], "; ".join(one.why for one in lacking))
+        return found
 
     def longer(self, method: str) -> Scores | None:
         """Return a method's run of four times the budget, where there is one: it is shown beside a verdict."""

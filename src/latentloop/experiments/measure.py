@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from latentloop.errors import MachineError, UserError
 from latentloop.evaluate.entropy import attention_entropy
 from latentloop.evaluate.flops import operations_per_problem
 from latentloop.evaluate.generalization import evaluate_sizes
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.rollout import roll_out
 from latentloop.experiments.jobs import MINUTES, TIMED, Evaluation, Job
-from latentloop.experiments.scores import labels
-from latentloop.experiments.store import FORMAT, Result
+from latentloop.experiments.store import ALLOWED, FORMAT, Result, labels
 from latentloop.provenance import provenance
 from latentloop.task.oracle import solve
 from latentloop.task.splits import published_problems
@@ -24,8 +24,6 @@ from latentloop.train.devices import make_fabric
 from latentloop.train.log import read_log
 from latentloop.train.loop import train
 
-ALLOWED = (1, 2, 4, 16)
-"""Multiples of the iterations needed that a model is allowed."""
 ALLOWED_PROBLEMS, ENTROPY_PROBLEMS = 64, 16
 CURVE_POINTS = 120
 """Points of a learning curve that are kept, at most."""
@@ -50,7 +48,10 @@ def measure(
     """
     folder = run_folder(job, runs)
     resume = (folder / CONFIG).exists()
-    fabric = make_fabric(job.run, accelerator=accelerator or ("cpu" if job.point.scale in TIMED else "auto"))
+    try:
+        fabric = make_fabric(job.run, accelerator=accelerator or ("cpu" if job.point.scale in TIMED else "auto"))
+    except UserError as error:
+        raise MachineError(str(error)) from error
     outcome = train(job.run, folder, fabric, resume=resume, console=console)
     if outcome.reason != "done":
         raise Interrupted

@@ -39,16 +39,21 @@ def said(scores: Scores, sizes: Sequence[int]) -> str:
 def _beside(evidence: Evidence, *shown: Scores) -> str:
     """Write what a reader needs beside a comparison: whether its models have learned the task at all, and with more time."""
     inside = f"; in distribution: {', '.join(said(scores, scores.inside) for scores in shown)}"
-    longer = [scores for one in shown if (scores := evidence.longer(one.method))]
-    more = [
-        f"{said(scores, scores.inside)} in and {said(scores, scores.outside)} out of distribution" for scores in longer
-    ]
+    more = [_in_and_out(scores) for one in shown if (scores := evidence.longer(one.method))]
     return inside + (f"; with four times the budget: {', '.join(more)}" if more else "")
+
+
+def _in_and_out(scores: Scores) -> str:
+    return f"{said(scores, scores.inside)} in and {said(scores, scores.outside)} out of distribution"
 
 
 def _above(one: Scores, other: Scores, sizes: Sequence[int]) -> bool:
     """Return whether the interval of one is above that of the other."""
     return _low(one, *sizes) > _high(other, *sizes)
+
+
+def _overlap(one: Scores, other: Scores, sizes: Sequence[int]) -> bool:
+    return not _above(one, other, sizes) and not _above(other, one, sizes)
 
 
 def _end_to_end_fails(evidence: Evidence) -> Decision:
@@ -68,8 +73,8 @@ def _recurrent_over_feedforward(evidence: Evidence) -> Decision:
     behind = sum(right < left for left, right in pairs)
     shown = ", ".join(f"{percent(right, 2)} against {percent(left, 2)}" for left, right in pairs)
     sizes = recurrent.sizes
-    apart = _above(recurrent, feedforward, sizes) or _above(feedforward, recurrent, sizes)
-    overlap = "" if apart else "; the intervals of the two overlap, so the numbers alone do not tell them apart"
+    same = _overlap(recurrent, feedforward, sizes)
+    overlap = "; the intervals of the two overlap, so the numbers alone do not tell them apart" if same else ""
     return Decision(
         met=ahead >= 2 and 0 < difference < 0.2,
         opposite=behind >= 2,
@@ -150,40 +155,46 @@ def _correction_needs_layers(evidence: Evidence) -> Decision:
     )
     discrete = next(s for s in everything if s.method == "discrete" and s.labels["layers"] == 2)
     sizes = discrete.outside
-    overlap = not _above(two, discrete, sizes) and not _above(discrete, two, sizes)
     return Decision(
-        met=overlap and _above(four, two, sizes),
+        met=_overlap(two, discrete, sizes) and _above(four, two, sizes),
         opposite=_above(two, discrete, sizes),
         because=f"average out of distribution: two layers {said(two, sizes)}, {said(discrete, sizes)}; "
         f"four layers {said(four, sizes)}",
     )
 
 
-def _encoded(evidence: Evidence, method: str) -> dict[str, Scores]:
-    """Return a method's points with the paper's encodings."""
-    listed = {name: point.run.model.positions.name for name, point in evidence.listed.items()}
-    own = [name for name in listed if name == method or name.startswith(f"{method}-")]
-    names = [name for name in own if listed[name] in PAPER_ENCODINGS]
-    found = {scores.labels["encoding"]: scores for scores in evidence.points(*names)}
-    return {name: found[name] for name in PAPER_ENCODINGS}
+def _own(evidence: Evidence, method: str) -> list[str]:
+    """Return the names of a method's points in the claim's experiment."""
+    return [name for name in evidence.listed if name == method or name.startswith(f"{method}-")]
+
+
+def _encoded(evidence: Evidence, *methods: str) -> list[dict[str, Scores]]:
+    """Return the points of each method with the paper's encodings; what is missing is named for all methods at once."""
+    encodings = {name: point.run.model.positions.name for name, point in evidence.listed.items()}
+    names = [name for method in methods for name in _own(evidence, method) if encodings[name] in PAPER_ENCODINGS]
+    found = {(scores.method, scores.labels["encoding"]): scores for scores in evidence.points(*names)}
+    return [{name: found[method, name] for name in PAPER_ENCODINGS} for method in methods]
 
 
 def _encodings_end_to_end(evidence: Evidence) -> Decision:
+    methods = ("feedforward", "recurrent")
     best_two, other_best, shown = [], [], []
-    for method in ("feedforward", "recurrent"):
-        averages = {name: s.average(s.sizes) for name, s in _encoded(evidence, method).items()}
-        relative = [averages[name] for name in ("rope", "deberta")]
-        others = [averages[name] for name in ("abpe", "nope")]
-        best_two.append(min(relative) > max(others))
-        other_best.append(max(others) > max(relative))
-        shown.append(f"{method}: {', '.join(f'{name} {percent(share)}' for name, share in averages.items())}")
+    for method, found in zip(methods, _encoded(evidence, *methods), strict=True):
+        averages = {name: scores.average(scores.sizes) for name, scores in found.items()}
+        relative, others = ("rope", "deberta"), ("abpe", "nope")
+        best_two.append(min(averages[name] for name in relative) > max(averages[name] for name in others))
+        other_best.append(max(averages[name] for name in others) > max(averages[name] for name in relative))
+        pairs = [(one, two) for one in relative for two in others if _overlap(found[one], found[two], found[one].sizes)]
+        overlap = ", ".join(f"{one} and {two}" for one, two in pairs) or "none"
+        shares = ", ".join(f"{name} {percent(share, 2)}" for name, share in averages.items())
+        shown.append(f"{method}: {shares} (intervals that overlap: {overlap})")
     return Decision(
         met=all(best_two), opposite=all(other_best), because=f"average over all sizes of {'; '.join(shown)}"
     )
 
 
 def _encodings_latent(evidence: Evidence) -> Decision:
-    found = _encoded(evidence, "discrete")
+    (found,) = _encoded(evidence, "discrete")
     deberta = found.pop("deberta")
     sizes = deberta.sizes
     return Decision(
@@ -194,7 +205,7 @@ def _encodings_latent(evidence: Evidence) -> Decision:
 
 
 def _encodings_cot(evidence: Evidence) -> Decision:
-    found = _encoded(evidence, "cot")
+    (found,) = _encoded(evidence, "cot")
     nope = found.pop("nope")
     sizes = nope.outside
     return Decision(
@@ -253,11 +264,12 @@ def _entropy_rises(evidence: Evidence) -> Decision:
 
 
 def _depth_matters(evidence: Evidence) -> Decision:
+    methods = ("recurrent", "cot")
+    everything = evidence.points(*(name for method in methods for name in _own(evidence, method)))
     deeper, shallower, shown = [], [], []
-    for method in ("recurrent", "cot"):
-        names = [name for name in evidence.listed if name == method or name.startswith(f"{method}-")]
+    for method in methods:
         by_depth: dict[int, list[Scores]] = {}
-        for scores in evidence.points(*names):
+        for scores in (scores for scores in everything if scores.method == method):
             by_depth.setdefault(scores.labels["layers"] * scores.labels["iterations"], []).append(scores)
         small, large = (least_loss(by_depth[depth]) for depth in (min(by_depth), max(by_depth)))
         sizes = small.inside
@@ -289,7 +301,7 @@ def _iterations_scale(evidence: Evidence) -> Decision:
         met=grows and lost < 0.02 - ROUNDING,
         opposite=first is not None and last is not None and last <= first,
         because=f"iterations until half of the problems are solved by {scores.name}: {shown}; "
-        f"four times as many iterations lose at most {100 * max(lost, 0):.1f} points",
+        f"four times as many iterations lose at most {100 * max(lost, 0):.1f} points{_beside(evidence, scores)}",
     )
 
 
@@ -310,7 +322,8 @@ def _stable_first(evidence: Evidence) -> Decision:
 
 def _fixed_point_halting(evidence: Evidence) -> Decision:
     furthest, lower = {}, {}
-    for scores in evidence.points("discrete", "corrected", "stable"):
+    three = evidence.points("discrete", "corrected", "stable")
+    for scores in three:
         differences = [
             scores.solved(nodes, "solved_fixpoint") - scores.solved(nodes, f"solved_{rule}")
             for nodes in scores.sizes
@@ -322,7 +335,8 @@ def _fixed_point_halting(evidence: Evidence) -> Decision:
     return Decision(
         met=all(abs(difference) <= 0.01 + ROUNDING for difference in furthest.values()),
         opposite=sum(difference < -0.05 - ROUNDING for difference in lower.values()) >= 2,
-        because=f"largest difference of fixpoint to the other rules, in points: {shown}",
+        because=f"largest difference of fixpoint to the other rules, in points: {shown}; "
+        f"average solved: {', '.join(map(_in_and_out, three))}",
     )
 
 

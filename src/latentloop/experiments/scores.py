@@ -11,7 +11,6 @@ from latentloop.evaluate.metrics import wilson
 from latentloop.experiments.jobs import Job, Scale
 from latentloop.experiments.store import Result, stored_results
 from latentloop.experiments.table import POINTS, THREE
-from latentloop.methods import ChainOfThought
 
 CONFIGURATIONS = ("ladder", "encodings", "depth", "curricula")
 """Experiments whose points are the configurations of a method, of which the one with the lowest validation loss counts."""
@@ -85,29 +84,6 @@ class Scores:
     def averages(self, sizes: Sequence[int], kind: str = "solved") -> list[float]:
         """Return the mean over sizes for each seed."""
         return [fmean(row[kind] for row in result["rows"] if row["nodes"] in sizes) for result in self.results]
-
-
-def labels(job: Job) -> dict[str, Any]:
-    """Return what figures group runs by."""
-    run = job.run
-    method = run.method
-    return {
-        "method": method.name,
-        "encoding": run.model.positions.name,
-        "model": run.name,
-        "layers": run.model.layers,
-        "iterations": method.iterations,
-        "width": run.model.width,
-        "auxiliary": sorted(method.auxiliary),
-        "trajectory": method.trajectory if isinstance(method, ChainOfThought) else None,
-        "variable_size": run.graph.min_nodes is not None,
-        "corruption": getattr(method, "corruption", None),
-        "curriculum": list(run.train.curriculum),
-        "trained_to": run.graph.nodes,
-        "budget": job.point.budget,
-        "scale": job.point.scale,
-        "overrides": sorted(job.point.overrides),
-    }
 
 
 def grouped(results: Mapping[str, Result]) -> dict[str, Scores]:
