@@ -229,7 +229,8 @@ def decoding_table(found: Mapping[str, Any]) -> str:
         ]
         for row in found["decoding"]["rows"]
     ]  # fmt: skip
-    heads = ["N", "latent, ms", "chain, ms", "ratio", "latent, MB", "chain, MB", "ratio"]
+    heads = ["N", "latent, ms", "chain, ms", "time, chain / latent"]
+    heads += ["latent, MB", "chain, MB", "memory, chain / latent"]
     return table(heads, lines)
 
 

@@ -8,7 +8,7 @@ from matplotlib.colors import to_rgb
 
 from latentloop.experiments.table import ENCODINGS
 from latentloop.methods import METHODS
-from latentloop.report.palette import ENCODING_LOOKS, FAMILIES, METHOD_LOOKS, shades
+from latentloop.report.palette import ENCODING_LOOKS, FAMILIES, METHOD_LOOKS, OTHERS, shades
 
 SEEN = {  # Machado, Oliveira and Fernandes (2009), severity 1
     "normal": np.eye(3),
@@ -34,6 +34,13 @@ def test_colors_are_told_apart(looks, kind):
     for one, other in combinations(looks, 2):
         distance = np.linalg.norm(_lab(looks[one].color, kind) - _lab(looks[other].color, kind))
         assert distance > 20, f"{one} and {other} look alike with {kind}: {distance:.0f}"
+
+
+@pytest.mark.parametrize("kind", SEEN)
+def test_lines_to_compare_with_look_like_no_method(kind):
+    for name, look in METHOD_LOOKS.items():
+        distance = np.linalg.norm(_lab(look.color, kind) - _lab(OTHERS.color, kind))
+        assert distance > 30, f"{name} looks like other methods with {kind}: {distance:.0f}"
 
 
 def test_every_method_and_encoding_has_a_look_of_its_own():

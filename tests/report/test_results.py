@@ -1,11 +1,14 @@
 """The page of results says what is stored, and what is not."""
 
+import importlib
 import re
+from pathlib import Path
 
 import pytest
 
 from experiment_documents import documents, everything, labels_of, with_steps
-from latentloop.experiments.claims import claims
+from latentloop.experiments.claims import claims, decide_all
+from latentloop.experiments.jobs import MINUTES, TIMED
 from latentloop.experiments.table import EXPERIMENTS, POINTS
 from latentloop.report.ladder import FIGURES, names_at
 from latentloop.report.results import CLAIM_FIGURES, PAGE_SCALES, PARTS
@@ -52,3 +55,37 @@ def test_a_row_of_the_table_of_runs():
         runs.splitlines()[-1]
         == f"| `cot-4x` | 0 | cot | {about} | 4,000 | 64,000 | 8.0 | 10.0 | 1,190 | 100.0 | 25.0 |"
     )
+
+
+def test_the_score_counts_verdicts_that_may_change():
+    results = everything()
+    assert "so far" not in PARTS["score"](results, _all_drawn)
+    fewer = {name: result for name, result in results.items() if result["point"] != "discrete-L4"}
+    waiting = [verdict for verdict in decide_all(fewer) if verdict.waiting]
+    said = PARTS["score"](fewer, _all_drawn)
+    assert sum(int(count) for count in re.findall(r"\((\d+) so far\)", said)) == len(waiting) > 2
+    assert re.search(r"\d+ reproduced \(\d+ so far\)", said)
+    assert 'A verdict "so far" may change' in said
+
+
+def test_the_table_of_runs_does_not_call_passes_tokens():
+    heads = PARTS["runs"](documents(cot=0.5), _all_drawn).splitlines()[0]
+    assert "| million token passes |" in heads
+
+
+def test_the_page_says_what_all_runs_cost():
+    timed = [job for point in POINTS.values() if point.scale in TIMED for job in point.jobs]
+    minutes = MINUTES * sum(job.point.budget for job in timed)
+    said = PARTS["cost"](documents(cot=0.5), _all_drawn)
+    assert f"{len(timed)} runs, {minutes:,.0f} minutes of one core" in said
+    assert "The 3 runs above took 60 minutes" in said  # 1,190.5 seconds each
+
+
+def test_ratios_of_decoding_say_of_what(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs")
+    row = {"nodes": 8, "latent_seconds": 0.01, "chain_seconds": 0.05, "ratio": 5.1}
+    row |= {"latent_bytes": 6e5, "chain_bytes": 5e5, "bytes_ratio": 0.84}
+    heads, _, line = importlib.import_module("page_tables").decoding_table({"decoding": {"rows": [row]}}).splitlines()
+    by_head = dict(zip(heads.split(" | "), line.split(" | "), strict=True))
+    assert by_head["time, chain / latent"] == "5.1"
+    assert by_head["memory, chain / latent |"] == "0.84 |"

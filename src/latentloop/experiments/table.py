@@ -315,6 +315,9 @@ EXPERIMENTS: dict[str, Experiment] = {
             *(f"architectures-{name}" for name in ("end-to-end", "cot", "latent")),
             "entropy",
             "structure",
+            "compute",
+            "allowed",
+            "learning",
         ),
     ),
 }

@@ -32,8 +32,10 @@ TRAINED_ON: dict[str, str] = {
 LINES = (
     "Lines are medians of the seeds; bands go from the lowest to the highest, or are 95 % Wilson intervals of one seed."
 )
+BANDS = "Medians of the seeds, and bands from the lowest to the highest, or 95 % Wilson intervals of one seed."
 BARS = "Whiskers go from the lowest to the highest seed, or are the 95 % Wilson interval of one seed."
-BEST = "Of a method's configurations the one with the lowest validation loss is drawn."
+BEST = "Of a method's configurations the one with the lowest validation loss is drawn, as verdicts choose it."
+ZOOM = "An axis ends before 100 % where all that it shows is small."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,45 +91,48 @@ FIGURES: dict[str, LadderFigure] = {
     "iterations": LadderFigure(
         title="Solved after each iteration",
         caption="Problems fully solved after each iteration, a line for each size: larger problems take more iterations. "
-        f"Medians of the seeds. The paper shows the corrected method; 4x has four times the budget. {BEST}",
+        f"{BANDS} The paper shows the corrected method; 4x has four times the budget. {BEST}",
         repeats="5", experiments=("ladder",), also=CONFIGURATIONS, methods=LATENT, draw=comparisons.iterations,
     ),
     "bars-end-to-end": LadderFigure(
         title="Average score of every end-to-end configuration",
-        caption=f"Problems fully solved, averaged over all sizes tested: every feedforward and recurrent configuration. {BARS}",
-        repeats="8", experiments=("ladder", "encodings", "depth", "curricula"), methods=END_TO_END,
+        caption=f"Problems fully solved, averaged over all sizes tested: every feedforward and recurrent configuration. "
+        f"{BARS} {ZOOM}",
+        repeats="8", experiments=CONFIGURATIONS, methods=END_TO_END,
         draw=configurations.average_bars("end-to-end"),
     ),
     "bars-cot": LadderFigure(
         title="Average score of every chain-of-thought configuration",
         caption="Problems fully solved, averaged over all sizes tested: every configuration of chain of thought. Val writes "
         "values, Eq-Val equations and values, Eq-Op-Val the values of operands too; graphs are of 8 to 16 nodes in training, "
-        f"or of a fixed number. {BARS}",
-        repeats="10", experiments=("ladder", "encodings", "depth", "curricula", "cot-formats"), methods=("cot",),
+        f"or of a fixed number. {BARS} {ZOOM}",
+        repeats="10", experiments=(*CONFIGURATIONS, "cot-formats"), methods=("cot",),
         draw=configurations.average_bars("chain of thought"),
     ),
     "bars-latent": LadderFigure(
         title="Average score of every latent configuration",
         caption=f"Problems fully solved, averaged over all sizes tested: every configuration with latent supervision. {BARS}",
-        repeats="13", experiments=("ladder", "encodings", "depth", "curricula", "correction", "built-in"), methods=LATENT,
+        repeats="13", experiments=(*CONFIGURATIONS, "correction", "built-in"), methods=LATENT,
         draw=configurations.average_bars("latent"),
     ),
     "lines-by-encoding": LadderFigure(
         title="Every run, by positional encoding",
-        caption="Problems fully solved by size, a line for each run in the color of its encoding; other settings vary.",
-        repeats="9a, 12a, 14a", experiments=("ladder", "encodings", "depth"), draw=configurations.lines_by_encoding,
+        caption="Problems fully solved by size, a line for each run in the color of its encoding; other settings vary. "
+        f"{ZOOM}",
+        repeats="9a, 12a, 14a", experiments=CONFIGURATIONS, draw=configurations.lines_by_encoding,
     ),
     "best-per-encoding": LadderFigure(
         title="Best configuration of each encoding",
         caption="Problems fully solved, averaged over all sizes tested, with each encoding, all else being equal; ? is not "
-        f"measured yet. {BARS}",
+        f"measured yet. {BARS} {ZOOM}",
         repeats="9b, 12b, 14b", experiments=("encodings",),
         methods=("feedforward", "recurrent", "cot", "discrete"), draw=configurations.best_per_encoding,
     ),
     **{
         f"encodings-{name}": LadderFigure(
             title=f"Encodings: {words}",
-            caption=f"Problems fully solved by size, {words}: one line for each encoding, all else being equal. {LINES}",
+            caption=f"Problems fully solved by size, {words}: one line for each encoding, all else being equal. {LINES} "
+            f"{ZOOM}",
             repeats=repeats, experiments=("encodings",), methods=(method,),
             draw=configurations.encodings_of(method),
         )
@@ -142,28 +147,30 @@ FIGURES: dict[str, LadderFigure] = {
         f"architectures-{name}": LadderFigure(
             title=f"Architectures: {family}",
             caption=f"Problems fully solved by size, {family}: of each number of iterations T and layers L, the configuration "
-            f"with the lowest validation loss{words}. {LINES}",
-            repeats=repeats, experiments=("depth",), also=("encodings",), methods=FAMILIES[family],
+            f"with the lowest validation loss; {words}. {LINES} {ZOOM}",
+            repeats=repeats, experiments=("depth", *more), methods=FAMILIES[family],
             draw=configurations.architectures(family),
         )
-        for name, family, words, repeats in (
-            ("end-to-end", "end-to-end", "; feedforward models are dashed", "9e"),
-            ("cot", "chain of thought", "", "12d"),
-            ("latent", "latent", "; dashed with two layers", "14d"),
+        for name, family, words, repeats, more in (
+            ("end-to-end", "end-to-end", "colors tell T x L, markers L, and feedforward models are dashed", "9e", ()),
+            ("cot", "chain of thought", "colors tell T x L, markers L", "12d", ()),
+            ("latent", "latent", "dashed with two layers", "14d", ("correction",)),
         )
     },
     "entropy": LadderFigure(
         title="Entropy of attention by size",
         caption="Entropy of attention, the mean of all heads and query positions in the first application of the block. It "
-        "rises where attention disperses as the input grows. Medians of the seeds, and bands from the lowest to the highest.",
-        repeats="9f", experiments=("ladder", "encodings"),
+        "rises where attention disperses as the input grows. Medians of the seeds, and bands from the lowest to the highest. "
+        f"{BEST} By encoding, all else is equal.",
+        repeats="9f", experiments=("ladder", "encodings"), also=CONFIGURATIONS,
         methods=("feedforward", "recurrent", "continuous", "discrete", "corrected", "stable"), draw=configurations.entropy,
     ),
     "structure": LadderFigure(
         title="Equations right in chains of thought",
-        caption="Chains of thought that recall all equations, and those that give all values, averaged over all sizes tested. "
-        f"What lies between the two are errors of arithmetic. {BARS}",
-        repeats="11", experiments=("ladder", "encodings", "depth", "cot-formats"), methods=("cot",),
+        caption="Chains of thought that are right but for numbers, so that all equations are recalled (Val writes none, only "
+        "names in their order), and those that give all values, averaged over all sizes tested. What lies between the two are "
+        f"errors of arithmetic. {BARS}",
+        repeats="11", experiments=(*CONFIGURATIONS, "cot-formats"), methods=("cot",),
         draw=configurations.structure,
     ),
     "compute": LadderFigure(
@@ -175,7 +182,8 @@ FIGURES: dict[str, LadderFigure] = {
     "allowed": LadderFigure(
         title="Accuracy when allowed more iterations",
         caption="Problems fully solved after 1, 2, 4 and 16 times the iterations needed: the problem's depth, or the method's "
-        f"own number. Medians of the seeds, and bands from the lowest to the highest. {BEST}",
+        f"own number. {comparisons.ALLOWED_PROBLEMS} problems of each size; hollow markers have four times the budget. "
+        f"{BANDS} {BEST}",
         repeats=None, experiments=("ladder",), also=CONFIGURATIONS, methods=(*END_TO_END, *LATENT), draw=comparisons.allowed,
     ),
     "correction": LadderFigure(
@@ -187,9 +195,10 @@ FIGURES: dict[str, LadderFigure] = {
     "halting": LadderFigure(
         title="Halting rules compared",
         caption="Above: problems fully solved under each halting rule. Below: how the fixed-point rule fails, in % of all "
-        "problems. With hidden vectors a fixed point is approximate. Medians of the seeds; all rules are measured at "
-        "all sizes, and markers alternate so that lines that coincide can be told apart.",
-        repeats=None, experiments=("halting",), draw=comparisons.halting,
+        "problems. With hidden vectors a fixed point is approximate; 4x has four times the budget. All rules are measured "
+        f"at all sizes, and markers alternate so that lines that coincide can be told apart. {BANDS} "
+        "Above, the band is that of the fixed point.",
+        repeats=None, experiments=("halting",), also=("ladder",), draw=comparisons.halting,
     ),
     "built-in": LadderFigure(
         title="What is built in, and what it is worth",
@@ -200,21 +209,24 @@ FIGURES: dict[str, LadderFigure] = {
     "curricula": LadderFigure(
         title="Few names first",
         caption="Problems fully solved, averaged over sizes in and out of distribution, without and with a curriculum that "
-        f"begins with copies among four nodes and eight names. {BARS}",
+        "begins with copies among four nodes and eight names. Both have the steps that a pilot gives them in the same time, "
+        "but continuous and corrected with few names were timed after a faster engine, and have more steps than without. "
+        f"{BARS}",
         repeats=None, experiments=("curricula",), draw=configurations.curricula,
     ),
     "plain": LadderFigure(
         title="Nothing built in: the learning curve",
         caption="Values right in training, of equations with one, two and three operands, for the discrete method with the "
-        "paper's own supervision, architecture and nothing else, through a curriculum that begins with few names. One seed.",
+        "paper's own supervision, architecture and nothing else, through a curriculum that begins with few names, in larger "
+        "batches. One seed.",
         repeats=None, experiments=("plain",), draw=comparisons.plain,
     ),
     "learning": LadderFigure(
         title="Learning curves",
         caption="Accuracy in training against problems seen, a line for each seed: of equations with three operands, and for "
-        "chain of thought of all numbers written. Curves begin after the first fifth of "
-        "the steps, which has no such equations. For stable the states are random.",
-        repeats=None, experiments=("ladder", "built-in"), draw=comparisons.learning,
+        "chain of thought of all numbers written. Curves begin where "
+        "the curriculum gives the first such equations. For stable the states are random.",
+        repeats=None, experiments=("ladder", "built-in"), also=("curricula",), draw=comparisons.learning,
     ),
 }  # fmt: skip
 """A new figure is a row here. Names are those of the files, and of ``figures`` in the table of experiments."""
@@ -277,9 +289,14 @@ def _note(figure: Figure, text: str) -> None:
 
 
 def fingerprint(name: str, results: Mapping[str, Result], scale: Scale = "laptop") -> str:
-    """Return a hash of all that a figure is drawn from, which is kept in its file."""
-    chosen = figure_named(name).select(results, scale)
-    content = json.dumps(chosen, sort_keys=True).encode()
+    """Return a hash of all that a figure shows, and of what stands below it, which is kept in its file."""
+    spec = figure_named(name)
+    shown = {
+        "results": spec.select(results, scale),
+        "runs": [job.name for job in spec.jobs(scale)],  # those without a result are counted in the figure
+        "caption": caption(name, scale),
+    }
+    content = json.dumps(shown, sort_keys=True).encode()
     return f"latentloop figure {name}, results {hashlib.sha256(content).hexdigest()[:16]}"
 
 

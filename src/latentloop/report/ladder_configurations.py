@@ -10,11 +10,13 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from latentloop.experiments.jobs import Scale
-from latentloop.experiments.scores import Scores, comparable, least_loss
+from latentloop.experiments.scores import Scores, least_loss
 from latentloop.experiments.table import EXPERIMENTS
+from latentloop.presets import preset
 from latentloop.report.ladder_parts import (
     SOLVED,
     Groups,
+    axis_end,
     bars,
     best,
     by_size,
@@ -22,24 +24,38 @@ from latentloop.report.ladder_parts import (
     described,
     entry,
     few_names,
+    highest,
     is_plain,
     legend_above,
     line,
     of_methods,
     own,
     page_figure,
+    peers,
     percent_axis,
+    percentage,
     size_axes,
     some,
     spread,
     taken_away,
     trained_patch,
+    with_end,
 )
-from latentloop.report.palette import ENCODING_LOOKS, FAMILIES, METHOD_LOOKS, PAGE, Look, shades
+from latentloop.report.palette import ENCODING_LOOKS, FAMILIES, METHOD_LOOKS, PAGE, SMALLEST, Look, shades
+from latentloop.schema import changed
 
 SHORT = {"feedforward": "feedf.", "recurrent": "recurr."}
 ROW = 0.165
 """Inches of height that a bar takes."""
+APART = 0.17
+"""What two markers of one row are moved up and down, in rows, so that neither hides the other."""
+LAYER_MARKERS = {2: "o", 4: "s", 8: "D"}
+LAYER_LINES: dict[int, dict[str, Any]] = {
+    2: {"linestyle": (0, (3, 1.5)), "markerfacecolor": "white"},
+    4: {"linestyle": "-"},
+    8: {"linestyle": (0, (1, 1))},
+}
+"""By the number of layers, where the marker tells the method."""
 
 
 def _bar_figure(count: int) -> tuple[Figure, Axes]:
@@ -54,10 +70,13 @@ def average_bars(family: str) -> Callable[[Groups], Figure]:
         found = some(of_methods(groups, FAMILIES[family]))
         found.sort(key=lambda scores: -scores.average(scores.sizes))
         figure, axes = _bar_figure(len(found))
-        rows = [(described(s), s.average(s.sizes), spread(s, s.sizes), METHOD_LOOKS[s.method].color) for s in found]
-        bars(axes, rows)
-        axes.set_xlabel("average solved, %")
         present = {scores.method for scores in found}
+        names = [f"{s.method}: {described(s)}" if len(FAMILIES[family]) > 1 else described(s) for s in found]
+        rows = [
+            (name, s.average(s.sizes), spread(s, s.sizes), METHOD_LOOKS[s.method].color)
+            for name, s in zip(names, found, strict=True)
+        ]
+        bars(axes, rows, "average solved, %")
         handles = [
             Patch(facecolor=look.color, label=look.label) for name, look in METHOD_LOOKS.items() if name in present
         ]
@@ -68,7 +87,7 @@ def average_bars(family: str) -> Callable[[Groups], Figure]:
 
 
 def structure(groups: Groups) -> Figure:
-    """Draw chains of thought with the right equations, and among them those that are solved."""
+    """Draw chains of thought that are right but for numbers, and those that are solved."""
     found = some(of_methods(groups, ["cot"]))
     found.sort(key=lambda scores: -scores.average(scores.sizes, "structure_right"))
     figure, axes = _bar_figure(len(found))
@@ -77,11 +96,10 @@ def structure(groups: Groups) -> Figure:
         (described(s), s.average(s.sizes, "structure_right"), spread(s, s.sizes, "structure_right"), "#f3d9a4")
         for s in found
     ]
-    bars(axes, rows)
+    bars(axes, rows, "average of problems, %")
     axes.barh(range(len(found)), [100 * s.average(s.sizes) for s in found], color=color, height=0.36)
-    axes.set_xlabel("average of problems, %")
     handles = [
-        Patch(facecolor="#f3d9a4", label="all equations right"),
+        Patch(facecolor="#f3d9a4", label="all but numbers right"),
         Patch(facecolor=color, label="all values right"),
     ]
     legend_above(figure, handles, 2)
@@ -96,77 +114,82 @@ def _encodings_in(found: Iterable[Scores]) -> dict[str, Look]:
 def lines_by_encoding(groups: Groups) -> Figure:
     """Draw every run as a line in the color of its encoding, a panel for each family."""
     present = some({family: found for family, names in FAMILIES.items() if (found := of_methods(groups, names))})
-    figure, panels = page_figure(2.5, 1, len(present), sharey=True)
+    figure, panels = page_figure(2.5, 1, len(present))
     for axes, (family, found) in zip(panels, present.items(), strict=True):
         for scores in found:
             look = ENCODING_LOOKS[scores.labels["encoding"]]
             for result in scores.results:
                 alone = Scores(results=(result,))
-                by_size(axes, alone, look, band=False, marker="", linewidth=0.9, alpha=0.8)
+                by_size(axes, alone, look, with_band=False, marker="", linewidth=0.9, alpha=0.8)
         axes.set_title(family)
-        size_axes(axes, found)
+        size_axes(axes, found, end=axis_end(row["solved"] for s in found for one in s.results for row in one["rows"]))
     panels[0].set_ylabel(SOLVED)
     looks = _encodings_in(scores for found in present.values() for scores in found)
     legend_above(figure, [*(entry(look, marker="") for look in looks.values()), trained_patch()], 6)
     return figure
 
 
-def _best_by_encoding(groups: Groups, method: str) -> dict[str, Scores]:
-    """Return a method's best point of each encoding, by validation loss."""
-    found = {name: best(groups, method, lambda s, name=name: s.labels["encoding"] == name) for name in ENCODING_LOOKS}
-    return {name: scores for name, scores in found.items() if scores}
+def _by_encoding(groups: Groups, method: str) -> dict[str, Scores]:
+    """Return a method's point with each encoding, all else being equal; at the paper's scale, that with the lowest loss.
+
+    Where few names first start a method, all of its encodings begin so, and the method's own point is not among them.
+    """
+    compared = {point.name for point in EXPERIMENTS["encodings"].points}
+    points = [s for s in peers(groups, method) if s.labels["scale"] != "laptop" or s.name in compared]
+    found = {name: [s for s in points if s.labels["encoding"] == name] for name in ENCODING_LOOKS}
+    return {name: least_loss(candidates) for name, candidates in found.items() if candidates}
 
 
 def best_per_encoding(groups: Groups) -> Figure:
-    """Draw the average score of the best configuration of each encoding, methods side by side."""
-    methods = some([method for method in ("feedforward", "recurrent", "cot", "discrete") if own(groups, method)])
-    found = {method: _best_by_encoding(groups, method) for method in methods}
+    """Draw the average score of the best configuration of each encoding, a panel for each method."""
+    found = {method: _by_encoding(groups, method) for method in ("feedforward", "recurrent", "cot", "discrete")}
+    found = some({method: by_encoding for method, by_encoding in found.items() if by_encoding})
     planned = _planned(next(iter(groups.values())).labels["scale"])
-    looks = {
-        name: look for name, look in ENCODING_LOOKS.items() if any((method, name) in planned for method in methods)
-    }
-    figure, (axes,) = page_figure(2.3)
-    width = 0.8 / len(looks)
-    for place, (encoding, look) in enumerate(looks.items()):
-        for number, (method, by_encoding) in enumerate(found.items()):
-            x = number + (place - (len(looks) - 1) / 2) * width
+    figure, panels = page_figure(2.3, 1, len(found))
+    for axes, (method, by_encoding) in zip(panels, found.items(), strict=True):
+        encodings = [name for name in ENCODING_LOOKS if (method, name) in planned or name in by_encoding]
+        end = axis_end(spread(scores, scores.sizes)[1] for scores in by_encoding.values())
+        for x, encoding in enumerate(encodings):
+            color = ENCODING_LOOKS[encoding].color
             if encoding not in by_encoding:
-                axes.text(x, 2, "?" if (method, encoding) in planned else "\N{EN DASH}", ha="center", color=look.color)
+                axes.text(x, 0.02 * end, "?", ha="center", color=color)
                 continue
             scores = by_encoding[encoding]
             share = scores.average(scores.sizes)
             low, high = spread(scores, scores.sizes)
-            axes.bar(x, 100 * share, width=0.9 * width, color=look.color)
+            axes.bar(x, 100 * share, width=0.8, color=color)
             axes.plot([x, x], [100 * low, 100 * high], color="#444444", linewidth=0.8)
-            axes.text(x, 100 * max(high, share) + 1.5, f"{100 * share:.1f}", ha="center", fontsize=7.0)
-    names = {"discrete": "latent (discrete)"}
-    axes.set_xticks(range(len(methods)), [names.get(method, METHOD_LOOKS[method].label) for method in methods])
-    axes.tick_params(axis="x", length=0, labelsize=8.0)
-    axes.grid(axis="x", visible=False)
-    axes.set_xlim(-0.5, len(methods) - 0.5)
-    axes.set_ylim(0, 112)
-    axes.set_yticks(range(0, 101, 25))
-    axes.set_ylabel("average solved, %")
-    legend_above(figure, [Patch(facecolor=look.color, label=look.label) for look in looks.values()], len(looks))
+            axes.text(x, 100 * max(high, share) + end / 70, percentage(share, end), ha="center", fontsize=SMALLEST)
+        axes.set_title({"discrete": "latent (discrete)"}.get(method, METHOD_LOOKS[method].label))
+        axes.set_xticks([])
+        axes.set_xlim(-0.6, len(encodings) - 0.4)
+        percent_axis(axes, end)
+        axes.set_ylim(0, 1.12 * end)
+    panels[0].set_ylabel("average solved, %")
+    shown = {name for method, name in planned if method in found} | {name for one in found.values() for name in one}
+    looks = [look for name, look in ENCODING_LOOKS.items() if name in shown]
+    legend_above(figure, [Patch(facecolor=look.color, label=look.label) for look in looks], len(looks))
     return figure
 
 
 def _planned(scale: Scale) -> set[tuple[str, str]]:
-    """Return which method is run with which encoding, at a scale."""
+    """Return which method is run with which encoding, at a scale, timed or not."""
     points = [point for name in ("encodings", "paper") for point in EXPERIMENTS[name].points if point.scale == scale]
-    return {(point.run.method.name, point.run.model.positions.name) for point in points}
+    runs = [changed(preset(point.preset), **point.overrides) for point in points]
+    return {(run.method.name, run.model.positions.name) for run in runs}
 
 
 def encodings_of(method: str) -> Callable[[Groups], Figure]:
     """Return the figure of the share solved by size, for a method's best configuration of each encoding."""
 
     def draw(groups: Groups) -> Figure:
-        found = some(_best_by_encoding(groups, method))
+        found = some(_by_encoding(groups, method))
         figure, axes = column_figure(2.6)
+        end = axis_end(highest(found.values()))
         for name, scores in found.items():
             by_size(axes, scores, ENCODING_LOOKS[name])
-        size_axes(axes, found.values())
-        axes.set_ylabel(SOLVED)
+        size_axes(axes, found.values(), end=end)
+        axes.set_ylabel(with_end(SOLVED, end))
         legend_above(figure, [*(entry(ENCODING_LOOKS[name]) for name in found), trained_patch()], 3)
         return figure
 
@@ -177,41 +200,51 @@ def architectures(family: str) -> Callable[[Groups], Figure]:
     """Return the figure of the best configuration of each architecture: iterations T, layers L."""
 
     def draw(groups: Groups) -> Figure:
-        found: dict[tuple[str, int, int], list[Scores]] = {}
+        found: dict[Architecture, list[Scores]] = {}
         for method in FAMILIES[family]:
-            first = own(groups, method)
-            for scores in of_methods(groups, [method]):
-                if first and comparable(scores, first):
-                    key = method, scores.labels["iterations"] or 0, scores.labels["layers"]
-                    found.setdefault(key, []).append(scores)
+            for scores in peers(groups, method):
+                key = method, scores.labels["iterations"] or 0, scores.labels["layers"]
+                found.setdefault(key, []).append(scores)
         chosen = {key: least_loss(candidates) for key, candidates in sorted(some(found).items(), key=_by_depth)}
         figure, axes = column_figure(3.0)
         handles: list[Any] = []
         for (method, iterations, layers), scores in chosen.items():
-            settings = _architecture_look(family, method, layers, [key[1] * key[2] for key in chosen], iterations)
+            settings = architecture_look(chosen, (method, iterations, layers))
             by_size(axes, scores, METHOD_LOOKS[method], **settings)
             name = f"L{layers}" if not iterations else f"T{iterations}L{layers}"
             label = name if family == "chain of thought" else f"{SHORT.get(method, method)} {name}"
             handles.append(entry(METHOD_LOOKS[method], **settings | {"label": label}))
-        size_axes(axes, chosen.values())
-        axes.set_ylabel(SOLVED)
+        end = axis_end(highest(chosen.values()))
+        size_axes(axes, chosen.values(), end=end)
+        axes.set_ylabel(with_end(SOLVED, end))
         legend_above(figure, [*handles, trained_patch()], 3)
         return figure
 
     return draw
 
 
-def _by_depth(item: tuple[tuple[str, int, int], list[Scores]]) -> tuple[int, int, int]:
+Architecture = tuple[str, int, int]
+"""Method, iterations (0: as many as a problem needs) and layers."""
+
+
+def _by_depth(item: tuple[Architecture, list[Scores]]) -> tuple[int, int, int]:
     method, iterations, layers = item[0]
     return list(METHOD_LOOKS).index(method), iterations * layers, layers
 
 
-def _architecture_look(family: str, method: str, layers: int, depths: Sequence[int], iterations: int) -> dict[str, Any]:
-    """Return how an architecture is drawn: by its depth T x L, or where iterations adapt by its layers."""
-    if family == "latent":
-        return {"linestyle": "-" if layers > 2 else (0, (3, 1.5)), "markerfacecolor": "white" if layers == 2 else None}
+def architecture_look(shown: Iterable[Architecture], one: Architecture) -> dict[str, Any]:
+    """Return how an architecture is drawn, of those shown: no two look alike.
+
+    Where iterations adapt, color and marker are the method's, and the line tells the layers. Else the color tells the depth
+    T x L, the marker the layers, and the line the method.
+    """
+    method, iterations, layers = one
+    if not iterations:
+        return LAYER_LINES.get(layers, {"linestyle": (0, (5, 1, 1, 1))})
+    depths = [iterations * layers for _, iterations, layers in shown]
     return {
         "color": shades(depths)[iterations * layers],
+        "marker": LAYER_MARKERS.get(layers, "X"),
         "linestyle": (0, (3, 1.5)) if method == "feedforward" else "-",
     }
 
@@ -219,7 +252,7 @@ def _architecture_look(family: str, method: str, layers: int, depths: Sequence[i
 def entropy(groups: Groups) -> Figure:
     """Draw the entropy of attention by size, by method and by encoding."""
     by_method = some({m: s for m in METHOD_LOOKS if (s := best(groups, m)) and s.results[0]["entropy"]})
-    by_encoding = _best_by_encoding(groups, "feedforward")
+    by_encoding = _by_encoding(groups, "feedforward")
     panels: list[tuple[str, dict[str, Scores], dict[str, Look]]] = [("by method", by_method, METHOD_LOOKS)]
     if by_encoding:
         panels.append(("feedforward, by encoding", by_encoding, ENCODING_LOOKS))
@@ -311,14 +344,14 @@ def _first_names(scores: Scores) -> str:
 
 
 def _inside_and_outside(axes: Axes, found: Sequence[Scores], labels: Sequence[str]) -> None:
-    """Draw a row for each configuration: its average in distribution hollow, and beyond it filled."""
+    """Draw a row for each configuration: its average in distribution hollow, and beyond it filled, a little lower."""
     for place, scores in enumerate(found):
         color = METHOD_LOOKS[scores.method].color
-        for sizes, face in ((scores.inside, "white"), (scores.outside, color)):
+        for sizes, face, y in ((scores.inside, "white", place - APART), (scores.outside, color, place + APART)):
             low, high = spread(scores, sizes)
-            axes.plot([100 * low, 100 * high], [place] * 2, color=color, linewidth=1.0, zorder=2)
+            axes.plot([100 * low, 100 * high], [y] * 2, color=color, linewidth=1.0, zorder=2)
             axes.plot(
-                100 * scores.average(sizes), place, color=color, marker="o", markersize=5,
+                100 * scores.average(sizes), y, color=color, marker="o", markersize=5,
                 markerfacecolor=face, markeredgewidth=1.0, zorder=3,
             )  # fmt: skip
     axes.set_yticks(range(len(found)), labels)

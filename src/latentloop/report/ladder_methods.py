@@ -1,6 +1,6 @@
 """Figures that compare methods: accuracy by size, iterations, operations, what is allowed, halting, learning."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -10,33 +10,40 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from latentloop.config.train import Stage
 from latentloop.experiments.scores import Scores
+from latentloop.experiments.table import FEW_NAMES
 from latentloop.methods import METHODS
 from latentloop.report.ladder_parts import (
     SOLVED,
     Groups,
+    band,
     best,
     by_size,
     column_figure,
     entry,
+    few_names,
     is_plain,
     legend_above,
     line,
     method_entries,
     of_methods,
+    own,
     page_figure,
     percent_axis,
     size_axes,
     some,
     spread,
+    spread_of,
     taken_away,
     trained_patch,
 )
-from latentloop.report.palette import METHOD_LOOKS, Look, shades
+from latentloop.report.palette import METHOD_LOOKS, OTHERS, Look, shades
 
 LONGER: dict[str, Any] = {"linestyle": (0, (4, 2)), "markerfacecolor": "white", "markeredgewidth": 0.9, "zorder": 4}
 """How more than the usual budget is drawn."""
-OTHERS = Look(label="other methods", color="#d0d0d0", marker="")
+ALLOWED_PROBLEMS = 64
+"""Problems of each size that are run for longer than needed; ``latentloop.experiments.measure`` says so too, with torch."""
 RULES = {
     "fixpoint": Look(label="fixed point (ours)", color="#c8352b", marker="*"),
     "depth": Look(label="depth", color="#2a52be", marker="o"),
@@ -58,9 +65,20 @@ def best_of_each(groups: Groups) -> dict[str, Scores]:
 
 
 def with_longer(groups: Groups, methods: Iterable[str]) -> list[Scores]:
-    """Return points of methods that have their preset's settings, and more than the usual budget."""
-    found = of_methods(groups, methods)
-    return [s for s in found if s.labels["budget"] > 1 and s.labels["scale"] == "laptop" and not s.labels["overrides"]]
+    """Return points of methods that have more than the usual budget, and their preset's settings but for the curriculum."""
+    found = [s for s in of_methods(groups, methods) if s.labels["budget"] > 1 and s.labels["scale"] == "laptop"]
+    return [scores for scores in found if FEW_NAMES.keys() >= set(scores.labels["overrides"])]
+
+
+def _adaptive(groups: Groups, choose: Callable[[Groups, str], Scores | None]) -> dict[str, Scores]:
+    """Return a point of each method that adapts, and those with more than the usual budget, by the title of their panel."""
+    chosen: dict[str, Scores] = {}
+    for method, look in METHOD_LOOKS.items():
+        first = choose(groups, method) if METHODS[method].adaptive else None
+        if first:
+            chosen[look.label] = first
+            chosen |= {f"{look.label}, {s.labels['budget']:g}x": s for s in with_longer(groups, [method])}
+    return chosen
 
 
 def methods(groups: Groups) -> Figure:
@@ -73,11 +91,13 @@ def methods(groups: Groups) -> Figure:
     for axes, (method, scores) in zip(panels, chosen.items(), strict=False):
         look = METHOD_LOOKS[method]
         for other in chosen.values():
-            by_size(axes, other, OTHERS, band=False, marker="", linewidth=0.7, zorder=1.5)
+            by_size(axes, other, OTHERS, with_band=False, marker="", linewidth=0.7, zorder=1.5)
         by_size(axes, scores, look)
         for more in (one for one in longer if one.method == method):
             by_size(axes, more, look, **LONGER)
-        axes.set_title(f"{look.label}\n{scores.labels['model']}")
+        axes.set_title(
+            "\n".join([look.label, scores.labels["model"], *(["few names first"] if few_names(scores) else [])])
+        )
         size_axes(axes, [*chosen.values(), *longer], label=False)
     for axes in panels[len(chosen) :]:
         axes.set_axis_off()
@@ -86,11 +106,10 @@ def methods(groups: Groups) -> Figure:
         axes.tick_params(axis="x", labelbottom=True)
     for axes in panels[::columns]:
         axes.set_ylabel("solved, %")
-    gray = Look(label="the method", color="#444444", marker="o")
-    times = sorted({more.labels["budget"] for more in longer})
+    gray = Look(label="the method", color="#666666", marker="o")
     handles = [
         entry(gray),
-        *(entry(gray, **LONGER, label=f"{budget:g}x the budget") for budget in times),
+        *_longer_entry(longer),
         entry(OTHERS, marker="", linewidth=0.7),
         trained_patch(),
     ]
@@ -100,21 +119,19 @@ def methods(groups: Groups) -> Figure:
 
 def iterations(groups: Groups) -> Figure:
     """Draw the share solved after each iteration, a line for each size, a panel for each adaptive method."""
-    chosen: dict[str, Scores] = {}
-    for method, scores in best_of_each(groups).items():
-        if METHODS[method].adaptive:
-            chosen[METHOD_LOOKS[method].label] = scores
-            more = {f"{METHOD_LOOKS[method].label}, {s.labels['budget']:g}x": s for s in with_longer(groups, [method])}
-            chosen |= more
-    figure, panels = page_figure(2.2, 1, len(some(chosen)), sharey=True, sharex=True)
+    chosen = some(_adaptive(groups, best))
+    figure, panels = page_figure(2.2, 1, len(chosen), sharey=True, sharex=True)
     sizes = sorted({nodes for scores in chosen.values() for nodes in scores.sizes})
     colors = shades(sizes)
     last = 1
     for axes, (title, scores) in zip(panels, chosen.items(), strict=True):
         for nodes in scores.sizes:
             curves = [result["curves"][str(nodes)]["solved_by_iteration"] for result in scores.results]
-            middle = [median(curve[min(t, len(curve) - 1)] for curve in curves) for t in range(max(map(len, curves)))]
+            shares = [[curve[min(t, len(curve) - 1)] for curve in curves] for t in range(max(map(len, curves)))]
+            middle = [median(of_seeds) for of_seeds in shares]
             axes.plot(range(len(middle)), [100 * share for share in middle], color=colors[nodes], linewidth=1.0)
+            ends = [spread_of(of_seeds, scores.rows(nodes)[0]["problems"]) for of_seeds in shares]
+            band(axes, range(len(ends)), ends, colors[nodes])
             last = max(last, next(t for t, share in enumerate(middle) if share >= 0.99 * max(middle)))
         axes.set_title(title)
         axes.set_xlabel("iterations")
@@ -163,8 +180,7 @@ def compute(groups: Groups) -> Figure:
         percent_axis(axes)
     panels[len(panels) // 2].set_xlabel("million operations per problem (log scale)")
     panels[0].set_ylabel(SOLVED)
-    gray = Look(label="4x the budget", color="#666666", marker="o")
-    handles = [*method_entries(chosen), *([entry(gray, **LONGER)] if longer else [])]
+    handles = [*method_entries(chosen), *_longer_entry(longer)]
     for handle in handles:
         handle.set_linestyle("none")
     legend_above(figure, handles, 4)
@@ -173,41 +189,51 @@ def compute(groups: Groups) -> Figure:
 
 def allowed(groups: Groups) -> Figure:
     """Draw the share solved when a model is allowed 1, 2, 4 and 16 times the iterations it needs."""
-    chosen = some({method: scores for method, scores in best_of_each(groups).items() if scores.results[0]["allowed"]})
-    sizes = sorted({int(nodes) for scores in chosen.values() for nodes in scores.results[0]["allowed"]})
-    figure, panels = page_figure(2.4, 1, len(sizes), sharey=True)
+    usual = some({method: scores for method, scores in best_of_each(groups).items() if scores.results[0]["allowed"]})
+    longer = [scores for scores in with_longer(groups, usual) if scores.results[0]["allowed"]]
+    chosen = [*((scores, {}) for scores in usual.values()), *((scores, LONGER) for scores in longer)]
+    chosen.sort(key=lambda pair: list(METHOD_LOOKS).index(pair[0].method))
+    sizes = sorted({int(nodes) for scores, _ in chosen for nodes in scores.results[0]["allowed"]})
+    figure, panels = page_figure(2.5, 1, len(sizes), sharey=True)
+    apart = min(0.11, 0.75 / len(chosen))  # many are equal, so they are drawn side by side
     for axes, nodes in zip(panels, sizes, strict=True):
-        for place, (method, scores) in enumerate(chosen.items()):
+        for place, (scores, settings) in enumerate(chosen):
             shares = [result["allowed"][str(nodes)] for result in scores.results]
             times = list(shares[0])
             found = [[share[name] for share in shares] for name in times]
-            look = METHOD_LOOKS[method]
-            beside = [number + 0.11 * (place - (len(chosen) - 1) / 2) for number in range(len(times))]  # many are equal
-            line(axes, beside, [median(values) for values in found], look)
-            low, high = [100 * min(values) for values in found], [100 * max(values) for values in found]
-            axes.fill_between(beside, low, high, color=look.color, alpha=0.16, linewidth=0)
+            look = METHOD_LOOKS[scores.method]
+            beside = [number + apart * (place - (len(chosen) - 1) / 2) for number in range(len(times))]
+            line(axes, beside, [median(values) for values in found], look, **settings)
+            band(axes, beside, [spread_of(values, ALLOWED_PROBLEMS) for values in found], look.color)
             axes.set_xticks(range(len(times)), times)
         axes.set_title(f"N = {nodes}")
         percent_axis(axes)
     panels[len(panels) // 2].set_xlabel("iterations allowed, as multiples of those needed")
     panels[0].set_ylabel(SOLVED)
-    legend_above(figure, method_entries(chosen), 6)
+    handles = [*method_entries(usual), *_longer_entry(longer)]
+    legend_above(figure, handles, -(-len(handles) // 2))
     return figure
+
+
+def _longer_entry(longer: Iterable[Scores]) -> list[Line2D]:
+    """Return the legend's entry of points with more than the usual budget, if there are any."""
+    times = sorted({scores.labels["budget"] for scores in longer})
+    return [entry(Look(label=f"{budget:g}x the budget", color="#666666", marker="o"), **LONGER) for budget in times]
 
 
 def halting(groups: Groups) -> Figure:
     """Draw the share solved under each halting rule, and below how the fixed-point rule fails."""
-    chosen = some({method: scores for method, scores in best_of_each(groups).items() if scores.has("solved_fixpoint")})
+    chosen = some(_adaptive(groups, own))
     figure, panels = page_figure(4.2, 2, len(chosen), sharex=True, sharey=True)
     upper, lower = panels[: len(chosen)], panels[len(chosen) :]
-    for top, bottom, (method, scores) in zip(upper, lower, chosen.items(), strict=True):
+    for top, bottom, (title, scores) in zip(upper, lower, chosen.items(), strict=True):
         for place, (rule, look) in enumerate(reversed(RULES.items())):
             by_size(
                 top,
                 scores,
                 look,
                 kind=f"solved_{rule}",
-                band=False,
+                with_band=rule == "fixpoint",  # five of them, mostly equal, would be one gray
                 linewidth=1.0,
                 markevery=(place, len(RULES)),
                 zorder=3 + place,
@@ -215,10 +241,12 @@ def halting(groups: Groups) -> Figure:
         for failure, (_, style) in FAILURES.items():
             shares = [100 * scores.solved(nodes, failure) for nodes in scores.sizes]
             bottom.plot(scores.sizes, shares, color="#444444", linestyle=style)
+            band(bottom, scores.sizes, [spread(scores, [nodes], failure) for nodes in scores.sizes], "#444444")
         exact = "\n(approximate)" if scores.results[0]["approximate_fixpoint"] else ""
-        top.set_title(METHOD_LOOKS[method].label + exact)
+        top.set_title(title + exact)
         size_axes(top, [scores], label=False)
-        size_axes(bottom, [scores])
+        size_axes(bottom, [scores], label=False)
+        bottom.set_xlabel("nodes, N")
     upper[0].set_ylabel(SOLVED)
     lower[0].set_ylabel("fixed-point rule fails, %")
     rules = [entry(look, linewidth=1.0) for look in RULES.values()]
@@ -227,18 +255,36 @@ def halting(groups: Groups) -> Figure:
     return figure
 
 
+def problems_seen(curriculum: Sequence[str], training: Mapping[str, Any]) -> list[float]:
+    """Return how many problems a run had seen at each point of its curve: stages of a curriculum may have larger batches."""
+    parts = [(stage.share, stage.times) for stage in map(Stage.read, curriculum)]
+    parts.append((1 - sum(share for share, _ in parts), 1))
+
+    def batches(done: float) -> float:
+        """Return the batches, of the run's own size, in a share of the steps."""
+        found, begin = 0.0, 0.0
+        for share, times in parts:
+            found += times * min(max(done - begin, 0.0), share)
+            begin += share
+        return found
+
+    shares = [step / training["steps"] for step in training["curve"]["step"]]
+    return [training["problems"] * batches(done) / batches(1.0) for done in shares]
+
+
 def _curve(axes: Axes, scores: Scores, kind: str, **settings: Any) -> None:
     """Draw what each seed learns, against the problems seen."""
     for result in scores.results:
         training, curve = result["training"], result["training"]["curve"]
         if kind in curve:
-            seen = [step * training["problems"] / training["steps"] / 1000 for step in curve["step"]]
+            seen = [problems / 1000 for problems in problems_seen(scores.labels["curriculum"], training)]
             shares = [None if share is None else 100 * share for share in curve[kind]]
             axes.plot(seen, shares, **settings)  # pyrefly: ignore
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "as in the comparison": {"linestyle": "-", "linewidth": 0.8},
+    "few names first": {"linestyle": (0, (6, 1.5)), "linewidth": 1.6, "alpha": 0.6},
     "4x the budget, or more": {"linestyle": (0, (4, 2)), "linewidth": 1.1},
     "without read-outs": {"linestyle": (0, (1, 1)), "linewidth": 1.2},
     "plain: without any training aid": {"linestyle": (0, (5, 1, 1, 1)), "linewidth": 1.2},
@@ -250,8 +296,10 @@ def _variant(scores: Scores) -> str | None:
     away = taken_away(scores)
     if scores.labels["budget"] > 1:
         return "4x the budget, or more"
-    if scores.name == scores.method or scores.name.startswith("paper-"):
+    if scores.name in (scores.method, f"paper-{scores.method}"):
         return "as in the comparison"
+    if few_names(scores):
+        return "few names first" if FEW_NAMES.keys() >= set(scores.labels["overrides"]) else None
     if away == ["read-outs"]:
         return "without read-outs"
     return "plain: without any training aid" if is_plain(scores) else None

@@ -1,6 +1,6 @@
 """Parts of figures: lines by size, bars with intervals, legends, panels."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from matplotlib.axes import Axes
@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from latentloop.errors import UserError
+from latentloop.evaluate.metrics import wilson
 from latentloop.experiments.scores import Scores, comparable, least_loss
 from latentloop.report.palette import COLUMN, METHOD_LOOKS, PAGE, SMALLEST, TRAINED, Look
 
@@ -29,6 +30,12 @@ AIDS = {
     "curriculum": "curriculum",
 }
 """What an override takes away, in words."""
+LAYERS_FIXED = ("corrected",)
+"""Methods whose claims are about the number of layers of their preset."""
+WHOLE = 100.0
+"""Where an axis of percentages ends."""
+ENDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+"""Where it may end sooner: all that it shows is small."""
 
 
 class NothingStoredError(UserError):
@@ -57,11 +64,20 @@ def own(groups: Groups, method: str) -> Scores | None:
     return None
 
 
-def best(groups: Groups, method: str, keep: Callable[[Scores], bool] = lambda scores: True) -> Scores | None:
-    """Return a method's point with the lowest validation loss, of those that it can be compared by."""
+def peers(groups: Groups, method: str) -> list[Scores]:
+    """Return a method's points whose validation losses can be compared with that of its own point, or else of its first."""
+    found = of_methods(groups, [method])
+    first = own(groups, method) or next(iter(found), None)
+    return [scores for scores in found if first and comparable(scores, first)]
+
+
+def best(groups: Groups, method: str) -> Scores | None:
+    """Return a method's point with the lowest validation loss, as ``Evidence.best`` does for verdicts."""
     first = own(groups, method)
-    found = [s for s in of_methods(groups, [method]) if first and comparable(s, first) and keep(s)]
-    return least_loss(found) if found else None
+    if first is None:
+        return None
+    layers = first.labels["layers"] if method in LAYERS_FIXED else None
+    return least_loss(s for s in peers(groups, method) if layers in (None, s.labels["layers"]))
 
 
 def spread(scores: Scores, sizes: Sequence[int], kind: str = "solved") -> tuple[float, float]:
@@ -70,6 +86,27 @@ def spread(scores: Scores, sizes: Sequence[int], kind: str = "solved") -> tuple[
         averages = scores.averages(sizes, kind)
         return min(averages), max(averages)
     return scores.interval(sizes, kind)
+
+
+def spread_of(shares: Sequence[float], problems: int) -> tuple[float, float]:
+    """Return the same of shares that are in no row, one for each seed."""
+    return (min(shares), max(shares)) if len(shares) > 1 else wilson(round(shares[0] * problems), problems)
+
+
+def axis_end(shares: Iterable[float]) -> float:
+    """Return the percentage at which an axis ends: 100, or less where all of some shares are small."""
+    most = 100 * max(shares, default=1.0)
+    return next((end for end in ENDS if most <= end), WHOLE)
+
+
+def highest(groups: Iterable[Scores]) -> list[float]:
+    """Return the upper end of every interval that is drawn by size."""
+    return [spread(scores, [nodes])[1] for scores in groups for nodes in scores.sizes]
+
+
+def with_end(label: str, end: float) -> str:
+    """Return an axis' label, which says where the axis ends if that is not at 100 %."""
+    return label if end == WHOLE else f"{label} (axis ends at {end:g})"
 
 
 def described(scores: Scores) -> str:
@@ -132,17 +169,24 @@ def line(axes: Axes, xs: Sequence[int | float], scores: Sequence[int | float], l
 
 
 def by_size(
-    axes: Axes, scores: Scores, look: Look, *, kind: str = "solved", band: bool = True, **settings: Any
+    axes: Axes, scores: Scores, look: Look, *, kind: str = "solved", with_band: bool = True, **settings: Any
 ) -> None:
     """Draw the share solved by size: the median of the seeds, and a band of its spread."""
     line(axes, scores.sizes, [scores.solved(nodes, kind) for nodes in scores.sizes], look, **settings)
-    if band:
+    if with_band:
         ends = [spread(scores, [nodes], kind) for nodes in scores.sizes]
-        low, high = ([100 * end[side] for end in ends] for side in (0, 1))
-        axes.fill_between(scores.sizes, low, high, color=settings.get("color", look.color), alpha=0.16, linewidth=0)
+        band(axes, scores.sizes, ends, settings.get("color", look.color))
 
 
-def size_axes(axes: Axes, groups: Iterable[Scores], *, percent: bool = True, label: bool = True) -> None:
+def band(axes: Axes, xs: Sequence[int | float], ends: Iterable[tuple[float, float]], color: str) -> None:
+    """Draw a band between the ends of intervals, which are shares."""
+    low, high = ([100 * end for end in side] for side in zip(*ends, strict=True))
+    axes.fill_between(xs, low, high, color=color, alpha=0.16, linewidth=0)
+
+
+def size_axes(
+    axes: Axes, groups: Iterable[Scores], *, percent: bool = True, label: bool = True, end: float = WHOLE
+) -> None:
     """Set up axes of sizes: those trained on are shaded."""
     groups = list(groups)
     sizes = sorted({nodes for scores in groups for nodes in scores.sizes})
@@ -155,7 +199,7 @@ def size_axes(axes: Axes, groups: Iterable[Scores], *, percent: bool = True, lab
     chosen = [nodes for nodes in sizes if nodes % every == 0]
     axes.set_xticks(chosen if len(chosen) > 1 else sizes)
     if percent:
-        percent_axis(axes)
+        percent_axis(axes, end)
     if label:
         axes.set_xlabel("nodes in the graph, N")
 
@@ -173,10 +217,16 @@ def columns_of(axes: Axes) -> int:
     return grid.ncols if grid else 1
 
 
-def percent_axis(axes: Axes) -> None:
+def percent_axis(axes: Axes, end: float = WHOLE) -> None:
     """Set up a vertical axis of percentages, with room for markers at both ends."""
-    axes.set_ylim(-4, 104)
-    axes.set_yticks(range(0, 101, 25))
+    axes.set_ylim(-0.04 * end, 1.04 * end)
+    axes.set_yticks(percent_ticks(end, 4))
+
+
+def percent_ticks(end: float, parts: int) -> list[float]:
+    """Return ticks of an axis of percentages: a number of parts, and five where it ends before 100."""
+    parts = parts if end == WHOLE else 5
+    return [end * part / parts for part in range(parts + 1)]
 
 
 def trained_patch() -> Patch:
@@ -200,7 +250,7 @@ def legend_above(figure: Figure, handles: Sequence[Any], columns: int) -> None:
     figure.legend(handles=ordered, loc="outside upper center", ncols=columns)
 
 
-def bars(axes: Axes, rows: Sequence[tuple[str, float, tuple[float, float], str]]) -> None:
+def bars(axes: Axes, rows: Sequence[tuple[str, float, tuple[float, float], str]], label: str) -> None:
     """Draw horizontal bars: name, share, interval and color of each, the first on top."""
     places = range(len(rows))
     axes.barh(places, [100 * share for _, share, _, _ in rows], color=[color for *_, color in rows], height=0.72)
@@ -217,14 +267,22 @@ def bars(axes: Axes, rows: Sequence[tuple[str, float, tuple[float, float], str]]
         elinewidth=0.8,
         capsize=1.5,
     )
+    end = axis_end(high for _, _, (_, high), _ in rows)
     for place, (_, share, (_, high), _) in enumerate(rows):
-        axes.text(100 * max(share, high) + 1, place, f"{100 * share:.1f}", va="center", fontsize=SMALLEST)
+        at = 100 * max(share, high) + end / 100
+        axes.text(at, place, percentage(share, end), va="center", fontsize=SMALLEST)
     axes.set_yticks(places, [name for name, *_ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlim(0, 109)
-    axes.set_xticks(range(0, 101, 20))
+    axes.set_xlim(0, 1.09 * end)
+    axes.set_xticks(percent_ticks(end, 5))
+    axes.set_xlabel(with_end(label, end))
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
+
+
+def percentage(share: float, end: float) -> str:
+    """Write a share beside its bar: one digit after the point, or two where the axis is cut short."""
+    return f"{100 * share:.{1 if end == WHOLE else 2}f}"
 
 
 def method_entries(methods: Iterable[str]) -> list[Line2D]:

@@ -52,7 +52,7 @@ class Look:
 
 
 METHOD_LOOKS: dict[str, Look] = {
-    "feedforward": Look(label="feedforward", color="#ababab", marker="v"),
+    "feedforward": Look(label="feedforward", color="#aa4499", marker="v"),
     "recurrent": Look(label="recurrent", color="#222222", marker="^"),
     "cot": Look(label="chain of thought", color="#e69f00", marker="s"),
     "continuous": Look(label="continuous", color="#56b4e9", marker="D"),
@@ -61,6 +61,8 @@ METHOD_LOOKS: dict[str, Look] = {
     "stable": Look(label="stable (ours)", color="#c8352b", marker="*"),
 }
 """By method, in the order of the ladder."""
+OTHERS = Look(label="other methods", color="#d0d0d0", marker="")
+"""Lines that are there to compare with."""
 ENCODING_LOOKS: dict[str, Look] = {
     "abpe": Look(label="AbPE", color="#ccbb44", marker="s"),
     "rope": Look(label="RoPE", color="#cc4455", marker="^"),

@@ -1,15 +1,14 @@
 """The page of results: verdicts, figures and runs as Markdown, from what is stored."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from latentloop.experiments.claims import Outcome, decide_all, listed
-from latentloop.experiments.jobs import Scale
+from latentloop.experiments.claims import Outcome, Verdict, decide_all, listed
+from latentloop.experiments.jobs import MINUTES, TIMED, Scale
 from latentloop.experiments.scores import grouped
 from latentloop.experiments.store import Result
-from latentloop.experiments.table import EXPERIMENTS
+from latentloop.experiments.table import EXPERIMENTS, POINTS
 from latentloop.report.ladder import FIGURES, caption, names_at, paths
 from latentloop.report.ladder_parts import described
 
@@ -60,22 +59,26 @@ def verdicts(results: Mapping[str, Result], drawn: Drawn) -> str:
 
 
 def score(results: Mapping[str, Result], drawn: Drawn) -> str:
-    """Say in a line how the claims stand: the paper's, and ours."""
-    outcomes: dict[str, Counter[str]] = {"paper": Counter(), "ours": Counter()}
-    for verdict in decide_all(results):
-        outcomes["ours" if verdict.claim.sentence.startswith("Ours:") else "paper"][verdict.outcome] += 1
-    said = {
-        whose: ", ".join(
-            f"{counted[outcome]} {'different' if outcome == 'differs' else outcome}"
-            for outcome in get_args(Outcome)
-            if counted[outcome]
-        )
-        for whose, counted in outcomes.items()
-    }
-    return (
-        f"Of the paper's {outcomes['paper'].total()} claims: {said['paper']}. "
-        f"Of {outcomes['ours'].total()} of our own: {said['ours']}."
-    )
+    """Say in a line how the claims stand: the paper's, and ours, and how many verdicts may still change."""
+    decided = decide_all(results)
+    ours = [verdict for verdict in decided if verdict.claim.sentence.startswith("Ours:")]
+    papers = [verdict for verdict in decided if verdict not in ours]
+    said = f"Of the paper's {len(papers)} claims: {_counted(papers)}. Of {len(ours)} of our own: {_counted(ours)}."
+    if any(verdict.waiting for verdict in decided):
+        said += ' A verdict "so far" may change: runs of other configurations are not measured yet.'
+    return said
+
+
+def _counted(verdicts: Sequence[Verdict]) -> str:
+    """Count verdicts by outcome, and those that may still change."""
+    parts = []
+    for outcome in get_args(Outcome):
+        found = [verdict for verdict in verdicts if verdict.outcome == outcome]
+        so_far = sum(bool(verdict.waiting) for verdict in found)
+        words = "different" if outcome == "differs" else outcome
+        if found:
+            parts.append(f"{len(found)} {words}" + (f" ({so_far} so far)" if so_far else ""))
+    return ", ".join(parts)
 
 
 def claims(results: Mapping[str, Result], drawn: Drawn) -> str:
@@ -137,9 +140,31 @@ def runs(results: Mapping[str, Result], drawn: Drawn) -> str:
     ]
     if not lines:
         return "No run is stored yet."
-    heads = ["run", "seed", "method", "model", "steps", "problems", "million tokens", "10^12 operations", "seconds"]
+    heads = [
+        "run",
+        "seed",
+        "method",
+        "model",
+        "steps",
+        "problems",
+        "million token passes",
+        "10^12 operations",
+        "seconds",
+    ]
     heads += ["in, %", "out, %"]
     return table(heads, lines)
+
+
+def cost(results: Mapping[str, Result], drawn: Drawn) -> str:
+    """Say what all timed runs cost together, and what those that are stored took."""
+    jobs = [job for point in POINTS.values() if point.scale in TIMED for job in point.jobs]
+    minutes = sum(MINUTES * job.point.budget for job in jobs)
+    took = sum(result["training"]["seconds"] or 0 for result in results.values()) / 60
+    return (
+        f"All timed runs of the table of experiments, those of `tuning` included: {len(jobs)} runs, "
+        f"{minutes:,.0f} minutes of one core ({minutes / 60:.0f} hours). "
+        f"The {len(results)} runs above took {took:,.0f} minutes of wall-clock time, one core each."
+    )
 
 
 def number(value: int | float | None, unit: float = 1.0, digits: int = 0) -> str:
@@ -164,6 +189,7 @@ PARTS: dict[str, Callable[[Mapping[str, Result], Drawn], str]] = {
     "claims": claims,
     "figures": figures,
     "runs": runs,
+    "cost": cost,
     "missing": missing,
 }
 """The parts of the page, by the name of their mark."""
