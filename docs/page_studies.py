@@ -49,11 +49,13 @@ def sources_table(found: Mapping[str, Any]) -> str:
                 f"({count:,})" if count and source in errors.doubtful else f"{count:,}"
                 for source, count in errors.counts.items()
             ]
-            alarms = [f"{100 * errors.below(what):.0f} %" for what in ("attention", "cosine")]
+            kinds = ["attention", "cosine", *(["weights_cosine"] if errors.weights_cosine is not None else [])]
+            alarms = [f"{100 * errors.below(what):.0f} %" for what in kinds]
+            alarms += ["-"] * (3 - len(alarms))
             lines.append(
                 [f"`{name}`", f"{errors.instances:,}", str(errors.nodes), f"{errors.checked:,}", *counts, *alarms]
             )
-    alarms = ["right, attention below", "right, cosine below"]
+    alarms = ["right, attention below", "right, cosine below", "the same, vectors from weights"]
     return table(["model", "problems", "N", "values", *SOURCES, *alarms], lines)
 
 

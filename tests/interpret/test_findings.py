@@ -116,6 +116,7 @@ def test_false_alarms_are_those_of_right_values():
     made = {
         "instances": 1, "nodes": 8, "checked": 1, "counts": {}, "circuit": "look-up", "grouped": False,
         "attention_edges": edges, "cosine_edges": np.linspace(-1, 1, 41), "cosine": fine,
+        "weights_cosine": None, "weights_counts": None,
     }  # fmt: skip
     found = Errors(attention=counts, **made)
     assert found.below("attention") == pytest.approx(0.1)

@@ -75,7 +75,10 @@ def test_the_papers_circuit_is_found(folders):
     assert study.results["residual"].change[0].max() == 0
     assert study.results["embeddings"].circulant["weights"] == 0  # a direction for each value: no circle
     assert study.results["embeddings"].main.explained > 0.99
-    assert sum(study.results["errors"].counts.values()) == 0
+    found = study.results["errors"]
+    assert sum(found.counts.values()) == sum(found.weights_counts.values()) == 0
+    assert found.weights_cosine.sum() == found.cosine.sum()
+    assert found.below("weights_cosine") == 0
     held = {name for name, verdict in verdicts(folders["names"]).items() if verdict == "supported"}
     assert held == {
         "names",

@@ -3,8 +3,9 @@
 At every right-hand side and iteration of plain problems: does the first layer's group attend where it should (0.9 of its
 attention; where heads share the work out, that of the head which does it), is what the last layer's heads add what
 the operands' values give (cosine 0.9, of measured new-value embeddings), is the decoded value what the model's own state
-gives? The first that fails is the source. Where depth >= iteration the value is still to be computed; where depth < iteration
-it is there already. Cost: one roll-out of all problems with attention kept.
+gives? The first that fails is the source. Where every operand has last-layer heads of its own, the paper's cosine is
+counted too: that with the OV matrix of these heads times the value's embedding. Where depth >= iteration the value is still
+to be computed; where depth < iteration it is there already. Cost: one roll-out of all problems with attention kept.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from latentloop.config import MAX_FAN_IN
-from latentloop.interpret.embeddings import NewValues, patterns
+from latentloop.interpret.embeddings import NewValues, new_values, patterns
 from latentloop.interpret.flow import Flow
 from latentloop.interpret.heads import Heads
 from latentloop.interpret.nodes import at_nodes, node_values
@@ -66,8 +67,12 @@ class Errors:
     """Counts of the group's attention; rows are depth >= iteration and depth < iteration; wrong values first."""
     cosine_edges: Float[ndarray, "edge"]
     cosine: Int[ndarray, "row operand correct bin"]
+    weights_cosine: Int[ndarray, "row operand correct bin"] | None
+    """The same with vectors from weights, as in the paper; None where an operand has no heads of its own."""
+    weights_counts: dict[str, int] | None
+    """Wrong values by source, told by that cosine."""
 
-    def below(self, what: Literal["attention", "cosine"]) -> float:
+    def below(self, what: Literal["attention", "cosine", "weights_cosine"]) -> float:
         """Return the share of operands of right values, where depth >= iteration, below the threshold: false alarms."""
         edges, least = (self.attention_edges, ATTENTION) if what == "attention" else (self.cosine_edges, COSINE)
         right = getattr(self, what)[0, :, 1]  # [operand, bin]
@@ -99,19 +104,24 @@ def analyze(subject: Subject, heads: Heads, flow: Flow, values: NewValues) -> Er
     room = max(1, PATTERNS_AT_ONCE // (length**2 * heads.layers[0].norm.shape[1]))
     for start in range(0, len(problems), room):
         tally.roll_out(problems[start : start + room])
-    wrong = tally.counts
     return Errors(
         instances=len(problems),
         nodes=nodes,
         checked=tally.checked,
-        counts={source: int(wrong[place]) for place, source in enumerate(SOURCES)},
+        counts=_by_source(tally.counts),
         circuit=flow.first_layer,
         grouped=values.grouped,
         attention_edges=tally.attention_edges,
         attention=tally.attention,
         cosine_edges=tally.cosine_edges,
         cosine=tally.cosine,
+        weights_cosine=tally.weights_cosine if tally.expected is not None else None,
+        weights_counts=_by_source(tally.weights_counts) if tally.expected is not None else None,
     )
+
+
+def _by_source(counts: Int[ndarray, "source"]) -> dict[str, int]:
+    return {source: int(counts[place]) for place, source in enumerate(SOURCES)}
 
 
 class _Tally:
@@ -128,8 +138,11 @@ class _Tally:
         """Whether all heads of a group do the same: their mean counts, else the one that attends most."""
         self.attention_edges, self.cosine_edges = np.linspace(0, 1, BINS + 1), np.linspace(-1, 1, BINS + 1)
         self.attention = np.zeros((2, MAX_FAN_IN, 2, BINS), np.int64)
-        self.cosine = np.zeros((2, MAX_FAN_IN, 2, BINS), np.int64)
-        self.counts = np.zeros(len(SOURCES), np.int64)
+        self.cosine, self.weights_cosine = (np.zeros((2, MAX_FAN_IN, 2, BINS), np.int64) for _ in range(2))
+        self.counts, self.weights_counts = (np.zeros(len(SOURCES), np.int64) for _ in range(2))
+        grouped = all(heads.layers[-1].values_at_rhs[place] for place in OPERANDS)
+        self.own = [heads.layers[-1].values_at_rhs[place] for place in OPERANDS]
+        self.expected = new_values(subject, heads, flow, raw=False) if grouped else None  # [operand, symbol, width]
         self.checked = 0
 
     def roll_out(self, problems: Problems) -> None:
@@ -140,7 +153,8 @@ class _Tally:
         state, layout = state.to(device), layout.to(device)
         last = len(subject.model.layers) - 1
         rows = np.arange(len(problems))
-        attention, cosine = (np.full(problems.parents.shape, np.nan, np.float32) for _ in range(2))  # [batch, node, 3]
+        # [batch, node, 3]
+        attention, cosine, by_weights = (np.full(problems.parents.shape, np.nan, np.float32) for _ in range(3))
         right = np.zeros(problems.exists.shape, bool)
         for iteration in range(1, int(solution.depths.max()) + BEYOND + 1):
             if len(rows):
@@ -150,7 +164,9 @@ class _Tally:
                 ):
                     following, _ = update(subject.model, state, layout)
                 attention[rows] = self._attention(first[iteration - 1, 0, "pattern"], state, layout)
-                cosine[rows] = self._cosine(second[iteration - 1, last, "head_out"], state, layout, problems[rows])
+                added = at_nodes(second[iteration - 1, last, "head_out"], layout, axis=2)
+                cosine[rows] = self._cosine(added, state, layout, problems[rows])
+                by_weights[rows] = self._weights_cosine(added, state, layout)
                 before = node_values(state, layout, problems.modulus)
                 after = node_values(following, layout, problems.modulus)
                 right[rows] = after == true_update(problems[rows], before)
@@ -158,10 +174,17 @@ class _Tally:
                 state, layout, rows = following[going], layout[going], rows[going.cpu().numpy()]
             late = solution.depths < iteration
             for row, chosen in enumerate((~late & problems.exists, late & problems.exists)):
-                self._add(row, chosen, attention, cosine, right, problems)
+                self._add(row, chosen, attention, cosine, by_weights, right, problems)
 
     def _add(
-        self, row: int, chosen: ndarray, attention: ndarray, cosine: ndarray, right: ndarray, problems: Problems
+        self,
+        row: int,
+        chosen: ndarray,
+        attention: ndarray,
+        cosine: ndarray,
+        by_weights: ndarray,
+        right: ndarray,
+        problems: Problems,
     ) -> None:
         for correct in (0, 1):
             some = chosen & (right == correct)
@@ -169,6 +192,7 @@ class _Tally:
                 for counts, found, edges in (
                     (self.attention, attention, self.attention_edges),
                     (self.cosine, cosine, self.cosine_edges),
+                    (self.weights_cosine, by_weights, self.cosine_edges),
                 ):
                     numbers = found[some][:, operand]
                     counts[row, operand, correct] += np.histogram(numbers[~np.isnan(numbers)].clip(-1, 1), edges)[0]
@@ -176,8 +200,9 @@ class _Tally:
             return
         self.checked += int(chosen.sum())
         wrong = chosen & ~right
-        source = attribute(attention[wrong], cosine[wrong], problems.fan_in[wrong] == 0)
-        self.counts += np.bincount(source, minlength=len(SOURCES))
+        for counts, found in ((self.counts, cosine), (self.weights_counts, by_weights)):
+            source = attribute(attention[wrong], found[wrong], problems.fan_in[wrong] == 0)
+            counts += np.bincount(source, minlength=len(SOURCES))
 
     def _attention(self, pattern: Tensor, state: State, layout: Layout) -> Float[ndarray, "batch node 3"]:
         """Return each operand's attention by its group; operands count from the right-hand side, NaN where there is none."""
@@ -199,10 +224,9 @@ class _Tally:
         return found.cpu().numpy()
 
     def _cosine(
-        self, outputs: Tensor, state: State, layout: Layout, problems: Problems
+        self, outputs: Float[Tensor, "batch head node width"], state: State, layout: Layout, problems: Problems
     ) -> Float[ndarray, "batch node 3"]:
         """Return the cosine of what each operand's heads add with what they should add, given the equation's operations."""
-        outputs = at_nodes(outputs, layout, axis=2)
         modulus = self.subject.task.modulus
         symbols = layout.read(state.value).clamp(max=modulus)  # what is no number counts as empty
         held = symbols.gather(1, layout.parent.flatten(1)).unflatten(1, layout.parent.shape[1:])  # [batch, node, 3]
@@ -223,6 +247,23 @@ class _Tally:
             for place in range(operands):
                 role = MAX_FAN_IN - operands + place
                 found[..., role] = torch.where(here, cosine[place], found[..., role])
+        return found.cpu().numpy()
+
+    def _weights_cosine(
+        self, outputs: Float[Tensor, "batch head node width"], state: State, layout: Layout
+    ) -> Float[ndarray, "batch node 3"]:
+        """Return the cosine of what each operand's own heads add with the new-value embedding from weights."""
+        found = torch.full(layout.operand.shape, torch.nan, device=outputs.device)
+        if self.expected is None:
+            return found.cpu().numpy()
+        symbols = layout.read(state.value)
+        for place in range(MAX_FAN_IN):
+            held = symbols.gather(1, layout.parent[..., place])  # [batch, node]
+            role = MAX_FAN_IN - layout.fan_in + place
+            for target, group in enumerate(self.own):
+                cosine = torch.cosine_similarity(outputs[:, group].sum(1), self.expected[target][held], dim=-1)
+                here = (place < layout.fan_in) & (role == target)
+                found[..., target] = torch.where(here, cosine, found[..., target])
         return found.cpu().numpy()
 
 

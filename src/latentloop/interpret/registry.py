@@ -183,7 +183,7 @@ ANALYSES: dict[str, Analysis] = {
         conditions=(*PROBED, _two_layers),
         unfound=lambda results: errors.unfound(results["flow"]),
         reads=("instances",),
-        version=5,
+        version=6,
     ),
     "sharpness": Analysis(
         title="Attention by size",

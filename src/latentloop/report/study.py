@@ -228,6 +228,17 @@ def _numbers(analysis: str, result: Any) -> list[Number]:
                 ),
                 Number(value=f"{result.below('attention'):.0%}", label="of right values' look-ups below the threshold"),
                 Number(value=f"{result.below('cosine'):.0%}", label="of right values' cosines below it"),
+                *(
+                    [
+                        Number(
+                            value=f"{result.below('weights_cosine'):.0%}",
+                            label="of right values' cosines below it, with vectors from weights, as in the paper",
+                            detail=", ".join(f"{source} {count:,}" for source, count in result.weights_counts.items()),
+                        )
+                    ]
+                    if result.weights_counts is not None
+                    else []
+                ),
             ]
         case "ablation":
             return [Number(value=f"{result.solved:.0%}", label="solved with all parts")]

@@ -167,13 +167,18 @@ def errors_charts(result: Errors) -> Charts:
         ("cosine, depth ≥ iteration", result.cosine_edges, result.cosine[0], COSINE),
         ("attention, depth < iteration", result.attention_edges, result.attention[1], ATTENTION),
     )
+    if result.weights_cosine is not None:
+        rows = (
+            *rows,
+            ("cosine with weights, depth ≥ iteration", result.cosine_edges, result.weights_cosine[0], COSINE),
+        )
     for title, edges, counts, threshold in rows:
         for which, place in enumerate(OPERANDS):
             lines = [
                 Line(name="right", y=counts[which, 1], color=COLORS[0]),
                 Line(name="wrong", y=counts[which, 0], color=COLORS[3]),
             ]
-            if title.startswith("cosine") and not result.grouped:
+            if title.startswith("cosine,") and not result.grouped:
                 place = f"{place}, all heads"
             panels.append(
                 Panel(
@@ -193,7 +198,8 @@ def errors_charts(result: Errors) -> Charts:
             columns=3,
             height=2.5,
             caption=f"{result.instances} problems of {result.nodes} nodes. First layer's attention by group, and cosine of "
-            "what the last layer's heads add with what they should. Dotted: the least that counts as right.",
+            "what the last layer's heads add with what they should, as measured and, where operands have heads of their own, "
+            "from weights. Dotted: the least that counts as right.",
         )
     }
 
