@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from handmade import handmade
+from handmade import TASK, handmade
+from latentloop.interpret.ablation import mean_outputs
 from latentloop.interpret.circuits import norm_amplification, normed, ov_matrix
 from latentloop.interpret.embeddings import circulant_score, cosines, fit, orthogonality_score
 from latentloop.interpret.errors import attribute
@@ -34,7 +35,12 @@ from latentloop.interpret.heads import OTHERS, find_groups, moments, relative_va
 from latentloop.interpret.residual import relative_change
 from latentloop.interpret.sharpness import entropy
 from latentloop.interpret.sinks import whole_pattern
-from latentloop.tokens.state import Layout
+from latentloop.interpret.subject import Settings, Subject, find_size
+from latentloop.model.capture import capture
+from latentloop.model.recurrence import update
+from latentloop.task.oracle import trace
+from latentloop.task.splits import published_problems
+from latentloop.tokens.state import Layout, encode_state, with_values
 
 RNG = np.random.default_rng(0)
 
@@ -244,3 +250,35 @@ def test_the_part_taken_out_is_that_of_the_value_held():
     assert torch.equal(found[2], part[0, 0, 1, 2])  # empty
     assert torch.equal(found[3], part[1, 1, 0, 2])  # holds a number
     assert not found[[0, 1, 4]].any()  # a leaf, two operands, an operand that is missing
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+@torch.no_grad()
+def test_means_are_of_tokens_of_the_same_kind(pinned):
+    """As a loop over tokens gives them; a model that is pinned computes its last layer at right-hand sides alone."""
+    trained = handmade("values", random=True, pinned=pinned)
+    problems = published_problems(TASK, 12, 3)
+    subject = Subject(trained=trained, size=find_size(trained, Settings(rollouts=1)), settings=Settings())
+    found = mean_outputs(subject, problems)
+    state, layout = encode_state(problems, trained.vocabulary)
+    half = trace(problems)
+    state = with_values(state, layout, half[len(half) // 2], trained.vocabulary)
+    with capture(trained.model, ["head_out", "mlp_out"]) as seen:
+        update(trained.model, state, layout)
+    right_hand = [set(layout.rhs[row][layout.exists[row]].tolist()) for row in range(3)]
+
+    def kind(row, position):
+        return "rhs" if position in right_hand[row] else int(state.syntax[row, position])
+
+    tokens = [(row, position) for row in range(3) for position in np.flatnonzero(layout.mask[row])]
+    for layer, name in ((0, "head_out"), (1, "head_out"), (1, "mlp_out")):
+        given = seen[0, layer, name]
+        given = given.transpose(1, 2) if name == "head_out" else given
+        means = found[layer, name].transpose(1, 2) if name == "head_out" else found[layer, name]
+        if pinned and layer == 1:
+            wanted = given[layout.exists].mean(0)
+            torch.testing.assert_close(means[layout.exists], wanted.expand_as(means[layout.exists]))
+            continue
+        for row, position in tokens[::5]:
+            same = [given[token] for token in tokens if kind(*token) == kind(row, position)]
+            torch.testing.assert_close(means[row, position], torch.stack(same).mean(0))
