@@ -19,8 +19,14 @@ from latentloop.report.circuit_figures import ablation_charts, circuits_charts, 
 
 BINS = 24
 
-LINK_NAMES = {"look-up": "head that looks up", "name": "head that copies a name", "value": "head that finds a value"}
+LINK_NAMES = {
+    "look-up": "head that looks up",
+    "name": "head that reads an operand",
+    "value": "head that reads a definition",
+}
 """Of the links of ``sharpness``, in a legend."""
+DONE = 0.5
+"""Least attention, at the smallest size, of a head that does what a link is for."""
 
 
 def residual_charts(result: Changes) -> Charts:
@@ -209,6 +215,7 @@ def sharpness_charts(result: Sharpness) -> Charts:
     panels = []
     for layer, (rhs, operands) in enumerate(zip(result.at_rhs, result.at_operands, strict=True)):
         doing = {link: y for link, found in result.links.items() if (y := found[layer]) is not None}
+        doing = {link: y for link, y in doing.items() if result.weights[link][layer][0] >= DONE}  # pyrefly: ignore
         for title, found, links in (("right-hand sides", rhs, ("name", "value")), ("operands", operands, ("look-up",))):
             if found is not None:
                 lines = [Line(name=f"head {head}", y=found[:, head]) for head in range(found.shape[1])]
@@ -225,7 +232,7 @@ def sharpness_charts(result: Sharpness) -> Charts:
                         lines=lines,
                         x_label="nodes",
                         y_label="nats",
-                        top=max(1.0, 1.05 * float(found.max())),
+                        top=max(1.0, 1.05 * max(float(one.y.max()) for one in lines)),
                     )
                 )
     return {
@@ -233,7 +240,8 @@ def sharpness_charts(result: Sharpness) -> Charts:
             panels=panels,
             columns=min(MOST_COLUMNS, len(panels)),
             height=3.2,
-            caption="Entropy of attention by size, each head, at the iteration at which an equation is computed.",
+            caption="Entropy of attention by size, each head, at the iteration at which an equation is computed. Black: of the "
+            "head that attends most to the token in question, where it gives it half of its attention at least.",
         )
     }
 
