@@ -1,8 +1,8 @@
 """How are values laid out where the last MLPs read them? Cosine similarity of new-value embeddings, from weights and measured.
 
 From weights, new_value_i(v) is the OV matrix of operand i's group times the embedding of v (through the look-up, where the
-first layer is one); where some operand has no group, all heads count, each with its mean attention to where it reads the
-value: the operand, or where that is defined. Measured, it is
+first layer is one); where operands have no heads of their own, all heads count, each with its mean attention to where it
+reads the value: the operand, or where that is defined. Measured, it is
 what the last layer's attention adds when operand i is worth v: outputs for random values are fitted by a constant and one
 vector for each operand and value, whose mean over numbers is 0. A circulant similarity depends on v - w alone; what that
 explains of the similarities off the diagonal is the circulant score. Cost: 1,024 probes for each kind of equation.
@@ -120,7 +120,7 @@ def new_values(subject: Subject, heads: Heads, flow: Flow, *, raw: bool) -> Floa
         x = looked_up(model, heads, x, raw=raw)
     x = x if raw else normed(x, norm)  # pyrefly: ignore
     layer = heads.layers[last]
-    if all(layer.values_at_rhs[place] for place in OPERANDS):
+    if layer.disjoint:
         return torch.stack([x @ ov_matrix(model, last, layer.values_at_rhs[place]).mT for place in OPERANDS])
     each = torch.stack([x @ ov_matrix(model, last, [head]).mT for head in range(layer.norm.shape[1])])
     return torch.einsum("ph,hsw->psw", attention_to_values(subject, flow).to(each), each)
@@ -150,7 +150,7 @@ def analyze(subject: Subject, heads: Heads, flow: Flow) -> NewValues:
     every = sorted({head for some in groups.values() for head in some})
     chosen = [groups[place] if grouped else every for place in OPERANDS]
     similarities: dict[str, ndarray] = {}
-    known = all(groups[place] for place in OPERANDS) or flow.first_layer != "neither"
+    known = grouped or flow.first_layer != "neither"
     if len(heads.layers) <= 2 and known:
         for kind, raw in (("weights", False), ("raw", True)):
             vectors = new_values(subject, heads, flow, raw=raw).flatten(0, 1).cpu().numpy().astype(np.float64)

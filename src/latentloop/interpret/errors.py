@@ -140,9 +140,10 @@ class _Tally:
         self.attention = np.zeros((2, MAX_FAN_IN, 2, BINS), np.int64)
         self.cosine, self.weights_cosine = (np.zeros((2, MAX_FAN_IN, 2, BINS), np.int64) for _ in range(2))
         self.counts, self.weights_counts = (np.zeros(len(SOURCES), np.int64) for _ in range(2))
-        grouped = all(heads.layers[-1].values_at_rhs[place] for place in OPERANDS)
         self.own = [heads.layers[-1].values_at_rhs[place] for place in OPERANDS]
-        self.expected = new_values(subject, heads, flow, raw=False) if grouped else None  # [operand, symbol, width]
+        self.expected = (
+            new_values(subject, heads, flow, raw=False) if values.grouped else None
+        )  # [operand, symbol, width]
         self.checked = 0
 
     def roll_out(self, problems: Problems) -> None:
