@@ -47,6 +47,13 @@ FEWER_COPIES: dict[str, Any] = FEW_NAMES | {
     ),
 }  # fmt: skip
 """The same stages for a long run: as many steps on copies as they take, and the rest for sums."""
+SUMS_FIRST: dict[str, Any] = FEW_NAMES | {
+    "curriculum": (
+        "4,2@8/1x8:0.08", "4,2@16/1x8:0.03", "4,2@32/1x8:0.03", "4,2/1x8:0.04", "4,3/12x8:0.1", "4,3/23x8:0.17",
+        "8,3/123x4:0.15",
+    ),
+}  # fmt: skip
+"""Sums of two and of three among four nodes too, in large batches, before graphs grow."""
 STARTED = ("cot",)
 """Methods that few names first give a lower validation loss: their encodings, depths and longer runs begin so too."""
 LONGER = ("feedforward", "recurrent", "cot", "continuous", "corrected")
@@ -289,6 +296,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         question="With the paper's own supervision and nothing built in, what does a long run give?",
         points=(
             _ladder("discrete", "plain-long", budget=8.0, like="discrete-plain-few-names", **PLAIN | FEWER_COPIES),
+            _ladder("discrete", "plain-sums", budget=6.0, like="discrete-plain-few-names", **PLAIN | SUMS_FIRST),
         ),
         figures=("plain",),
     ),
