@@ -36,6 +36,7 @@ from latentloop.train.checkpoint import Checkpoint
 
 ROOT = Path(__file__).parents[2]
 SMALL = Settings(scenes=1, instances=4, rollouts=24, pairs=6, samples=160)
+CIRCUIT = ("circuits", "ablation", "errors", "sharpness")
 TINY = Settings(scenes=1, instances=1, rollouts=2, pairs=1, samples=32)
 
 
@@ -48,7 +49,7 @@ def folders(tmp_path_factory):
         folder = found[name] = tmp_path_factory.mktemp(name)
         trained = handmade("values" if name == "values" else "names", **made)
         model_file(folder, trained.describe() | {"checkpoint": f"handmade {name}"})
-        interpret(trained, folder, SMALL)
+        interpret(trained, folder, SMALL, only=CIRCUIT if name == "crowded" else ())
     return found
 
 
@@ -121,7 +122,9 @@ def test_the_papers_circuit_is_found_among_other_heads(folders):
         assert max(sharp.links[link][layer]) < 0.01
         assert min(sharp.weights[link][layer]) > 0.99
     wanted = verdicts(folders["names"]) | {"groups": "not supported"}  # the head that mixes is not needed
-    assert verdicts(folders["crowded"]) == wanted
+    given = {name: verdict for name, verdict in verdicts(folders["crowded"]).items() if verdict != "not computed"}
+    assert given.items() <= wanted.items()
+    assert given.keys() >= {"names", "name groups", "value groups", "gather", "orthogonal", "groups", "length"}
 
 
 def test_names_that_heads_mix_are_found_by_what_moves_answers(folders):
