@@ -20,7 +20,6 @@ from latentloop.report.ladder_parts import (
     band,
     best,
     by_size,
-    column_figure,
     entry,
     few_names,
     is_plain,
@@ -334,17 +333,19 @@ def learning(groups: Groups) -> Figure:
 
 
 def plain(groups: Groups) -> Figure:
-    """Draw the learning curve of equations with one, two and three operands."""
-    (scores,) = some(list(groups.values()))
-    figure, axes = column_figure(2.3)
+    """Draw the learning curves of equations with one, two and three operands, a panel for each run."""
+    found = some(list(groups.values()))
+    figure, panels = page_figure(2.4, 1, len(found), sharey=True)
     styles: dict[str, dict[str, Any]] = {"one": {"linestyle": ":"}, "two": {"linestyle": "--"}, "three": {}}
-    color = METHOD_LOOKS[scores.method].color
-    for number, style in styles.items():
-        _curve(axes, scores, f"right_{number}", color=color, **style)
-    axes.set_xlabel("problems seen, thousands")
-    axes.set_ylabel("values right in training, %")
-    axes.set_xlim(left=0)
-    percent_axis(axes)
     words = {"one": "one operand", "two": "two", "three": "three"}
+    for axes, scores in zip(panels, found, strict=True):
+        for number, style in styles.items():
+            _curve(axes, scores, f"right_{number}", color=METHOD_LOOKS[scores.method].color, **style)
+        axes.set_title(scores.name)
+        axes.set_xlabel("problems seen, thousands")
+        axes.set_xlim(left=0)
+        percent_axis(axes)
+    panels[0].set_ylabel("values right in training, %")
+    color = METHOD_LOOKS[found[0].method].color
     legend_above(figure, [Line2D([], [], color=color, label=words[name], **styles[name]) for name in words], 3)
     return figure

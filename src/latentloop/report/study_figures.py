@@ -232,7 +232,7 @@ def sharpness_charts(result: Sharpness) -> Charts:
                         lines=lines,
                         x_label="nodes",
                         y_label="nats",
-                        top=max(1.0, 1.05 * max(float(one.y.max()) for one in lines)),
+                        top=max(1.0, 1.05 * max(float(np.max(one.y)) for one in lines)),
                     )
                 )
     return {
