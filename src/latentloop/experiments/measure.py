@@ -14,7 +14,7 @@ from latentloop.evaluate.generalization import evaluate_sizes
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.rollout import roll_out
 from latentloop.experiments.jobs import MINUTES, TIMED, Evaluation, Job
-from latentloop.experiments.store import ALLOWED, FORMAT, Result, labels
+from latentloop.experiments.store import ALLOWED, ALLOWED_PROBLEMS, FORMAT, Result, labels
 from latentloop.provenance import provenance
 from latentloop.task.oracle import solve
 from latentloop.task.splits import published_problems
@@ -24,7 +24,7 @@ from latentloop.train.devices import make_fabric
 from latentloop.train.log import read_log
 from latentloop.train.loop import train
 
-ALLOWED_PROBLEMS, ENTROPY_PROBLEMS = 64, 16
+ENTROPY_PROBLEMS = 16
 CURVE_POINTS = 120
 """Points of a learning curve that are kept, at most."""
 DIGITS = 5

@@ -27,6 +27,8 @@ KINDS: dict[str, type | tuple[type, ...]] = {
 """What every result holds; ``measure`` says what is in each part."""
 ALLOWED = (1, 2, 4, 16)
 """Multiples of the iterations needed that a model is allowed."""
+ALLOWED_PROBLEMS = 64
+"""Problems of each size that it is asked for that."""
 ROW_SHARES = ("solved", "solved_low", "solved_high", "nodes_right", "false_halts", "cycles", "caps")
 ADAPTIVE_SHARES = ("solved_fixpoint", "solved_depth", "solved_paper", "solved_2x", "solved_4x")
 """Of methods whose number of iterations follows the problem: solved by every halting rule, and in more iterations."""

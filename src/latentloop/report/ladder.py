@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from latentloop.errors import UserError, nearest
 from latentloop.experiments.jobs import Experiment, Job, Point, Scale
 from latentloop.experiments.scores import CONFIGURATIONS, grouped
-from latentloop.experiments.store import Result
+from latentloop.experiments.store import ALLOWED_PROBLEMS, Result
 from latentloop.experiments.table import EXPERIMENTS
 from latentloop.presets import preset
 from latentloop.report import ladder_configurations as configurations
@@ -182,7 +182,7 @@ FIGURES: dict[str, LadderFigure] = {
     "allowed": LadderFigure(
         title="Accuracy when allowed more iterations",
         caption="Problems fully solved after 1, 2, 4 and 16 times the iterations needed: the problem's depth, or the method's "
-        f"own number. {comparisons.ALLOWED_PROBLEMS} problems of each size; hollow markers have four times the budget. "
+        f"own number. {ALLOWED_PROBLEMS} problems of each size; hollow markers have four times the budget. "
         f"{BANDS} {BEST}",
         repeats=None, experiments=("ladder",), also=CONFIGURATIONS, methods=(*END_TO_END, *LATENT), draw=comparisons.allowed,
     ),

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 
 from latentloop.config.train import Stage
 from latentloop.experiments.scores import Scores
+from latentloop.experiments.store import ALLOWED_PROBLEMS
 from latentloop.experiments.table import FEW_NAMES
 from latentloop.methods import METHODS
 from latentloop.report.ladder_parts import (
@@ -41,8 +42,6 @@ from latentloop.report.palette import METHOD_LOOKS, OTHERS, Look, shades
 
 LONGER: dict[str, Any] = {"linestyle": (0, (4, 2)), "markerfacecolor": "white", "markeredgewidth": 0.9, "zorder": 4}
 """How more than the usual budget is drawn."""
-ALLOWED_PROBLEMS = 64
-"""Problems of each size that are run for longer than needed; ``latentloop.experiments.measure`` says so too, with torch."""
 RULES = {
     "fixpoint": Look(label="fixed point (ours)", color="#c8352b", marker="*"),
     "depth": Look(label="depth", color="#2a52be", marker="o"),
