@@ -128,7 +128,10 @@ def test_three_seeds_are_three():
     ("name", "some"),
     [
         ("encodings-end-to-end", {encoded("feedforward", "rope"), encoded("recurrent", "nope")}),
-        ("depth-matters", {"recurrent-T1L2", "recurrent-T8L2"} | {name for name in DEPTHS if "cot-L8" in name}),
+        (
+            "depth-matters",
+            {name for name in DEPTHS if any(one in name for one in ("recurrent-T1L2", "recurrent-T8L2", "cot-L8"))},
+        ),
     ],
 )
 def test_missing_runs_of_all_methods_are_named(name, some):
@@ -386,13 +389,15 @@ def test_entropy_rises(large, outcome):
     ],
 )
 def test_depth_matters(recurrent, cot, outcome):
-    shares = {
-        "recurrent_T1L2": recurrent[0],
-        "recurrent_T8L2": recurrent[1],
-        "recurrent_T4L4": {"solved": 0.3, "loss": 9.0},
+    found = {
+        "recurrent-T1L2": recurrent[0],
+        "recurrent-T8L2": recurrent[1],
+        "recurrent-T4L4": {"solved": 0.3, "loss": 9.0},
+        "cot-L2": cot[0],
+        "cot-L8": cot[1],
     }
-    for layers, solved in zip(("cot-L2", "cot-L8"), cot, strict=True):
-        shares[next(name for name in DEPTHS if name.startswith(layers)).replace("-", "_")] = solved
+    names = {start: next(name for name in DEPTHS if name.startswith(start)) for start in found}
+    shares = {names[start].replace("-", "_"): share for start, share in found.items()}
     results = _named(DEPTHS, **shares)  # of two as deep, the one with less validation loss
     assert decide("depth-matters", results).outcome == outcome
 

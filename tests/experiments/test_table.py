@@ -22,7 +22,7 @@ from latentloop.experiments.store import (
     stored_results,
     write_result,
 )
-from latentloop.experiments.table import EXPERIMENTS, POINTS, experiment
+from latentloop.experiments.table import EXPERIMENTS, FEW_NAMES, POINTS, STARTED, experiment
 from latentloop.methods import METHODS, MethodConfig
 from latentloop.presets import preset
 from latentloop.schema import changed
@@ -52,6 +52,17 @@ def test_a_preset_has_the_rate_with_the_least_validation_loss(method):
     }
     assert {0.01, 0.02, 0.04} <= losses.keys()
     assert preset(f"ladder-{method}").train.muon_lr == min(losses, key=losses.__getitem__)
+
+
+@pytest.mark.parametrize("method", ["feedforward", "recurrent", "cot"])
+def test_a_method_begins_with_few_names_where_that_gives_the_lower_validation_loss(method):
+    results = load(SHIPPED)
+    if f"{method}-few-names-seed0" not in results:
+        assert method not in STARTED
+        return
+    few, ladder = (results[f"{name}-seed0"]["validation"]["loss"] for name in (f"{method}-few-names", method))
+    assert (few < ladder) == (method in STARTED)
+    assert (POINTS[f"{method}-4x"].overrides == FEW_NAMES) == (method in STARTED)
 
 
 def test_all_methods_are_on_the_ladder_with_three_seeds():

@@ -115,9 +115,7 @@ def test_depths_of_a_method_that_begins_with_few_names():
     assert {"T1L2", "T1L4", "T1L8", "T4L2"} <= {text.get_text() for text in figure.legends[0].get_texts()}
 
 
-def test_a_longer_run_may_begin_with_few_names(monkeypatch):
-    monkeypatch.setitem(POINTS, "cot-4x", replace(POINTS["cot-4x"], overrides=table.FEW_NAMES))
-    monkeypatch.setattr("experiment_documents._LABELS", {})
+def test_a_longer_run_that_begins_with_few_names():
     (axes,) = draw("methods", documents(cot=0.5, cot_4x=0.75)).axes
     assert 75 in [y for line in axes.lines for y in line.get_ydata()]
 

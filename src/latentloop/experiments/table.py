@@ -54,7 +54,7 @@ SUMS_FIRST: dict[str, Any] = FEW_NAMES | {
     ),
 }  # fmt: skip
 """Sums of two and of three among four nodes too, in large batches, before graphs grow."""
-STARTED = ("cot",)
+STARTED = ("recurrent", "cot")
 """Methods that few names first give a lower validation loss: their encodings, depths and longer runs begin so too."""
 LONGER = ("feedforward", "recurrent", "cot", "continuous", "corrected")
 """Methods that do not learn the task in one unit of the budget, and get four."""
@@ -81,6 +81,13 @@ def _varied(method: str, suffix: str = "", **overrides: Any) -> Point:
     if method not in STARTED:
         return _ladder(method, suffix, **overrides)
     return _ladder(method, f"{suffix}-few-names" if suffix else "few-names", **overrides, **FEW_NAMES)
+
+
+def _longer(method: str) -> Point:
+    """Return a method's point with four times the budget, and the curriculum that starts it."""
+    if method not in STARTED:
+        return _ladder(method, "4x", budget=4.0, like=method)
+    return _ladder(method, "4x", budget=4.0, like=f"{method}-few-names", **FEW_NAMES)
 
 
 def _encoding(method: str, encoding: str) -> Point:
@@ -172,7 +179,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         question="What does each mechanism add, at equal compute?",
         points=(
             *(_ladder(method, seeds=THREE) for method in RUNGS),
-            *(_ladder(method, "4x", budget=4.0, like=method) for method in LONGER),
+            *map(_longer, LONGER),
             *(_ladder(method, "unaided", **UNAIDED) for method in ("continuous", "discrete", "corrected", "stable")),
         ),
         figures=(
