@@ -20,7 +20,7 @@ from latentloop.methods import METHODS
 from latentloop.presets import PRESETS
 from latentloop.task.oracle import solve
 from latentloop.task.splits import validation_problems
-from latentloop.train.checkpoint import find_checkpoint, pointed, read_checkpoint, read_metrics
+from latentloop.train.checkpoint import find_checkpoint, pointed, read_checkpoint, read_metrics, weights_hash
 from latentloop.train.interrupt import StopSignals
 from latentloop.train.log import read_log
 from small_runs import QUICK, command, go, quick, weights
@@ -312,3 +312,55 @@ def test_a_second_sigterm_loses_nothing_and_a_second_ctrl_c_breaks_off(ctrl_c):
 def test_training_works_outside_the_main_thread(tmp_path):
     with ThreadPoolExecutor() as pool:
         assert pool.submit(go, quick(), tmp_path / "run").result().step == 12
+
+
+def test_a_run_begins_with_weights_of_another(tmp_path):
+    go(quick("discrete", steps=3), tmp_path / "first")
+    start = weights_hash(tmp_path / "first")
+    run = quick("discrete", steps=1, lr=0.0, weight_decay=0.0, start=start)
+    go(run, tmp_path / "second", weights=tmp_path / "first")
+    assert weights(tmp_path / "second") == weights(tmp_path / "first")
+    go(quick("discrete", steps=1, lr=0.0, weight_decay=0.0), tmp_path / "third")
+    assert weights(tmp_path / "third") != weights(tmp_path / "first")
+
+
+def test_a_run_that_begins_with_weights_resumes_without_them(tmp_path):
+    go(quick("discrete", steps=2), tmp_path / "first")
+    run = quick("discrete", steps=4, checkpoint_every=2, start=weights_hash(tmp_path / "first"))
+    go(run, tmp_path / "whole", weights=tmp_path / "first")
+    go(run, tmp_path / "cut", weights=tmp_path / "first", minutes=0.0)
+    go(run, tmp_path / "cut", resume=True)
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [(None, "say with --weights"), ({"steps": 2}, "and .* has"), ({"layers": 3}, "differ in shape")],
+)
+def test_weights_to_begin_with_that_do_not_fit(other, message, tmp_path):
+    go(quick("discrete", steps=1), tmp_path / "first")
+    folder, start = None, weights_hash(tmp_path / "first")
+    if other is not None:
+        folder = tmp_path / "other"
+        go(quick("discrete", **({"steps": 1} | other)), folder)
+    if other and "layers" in other:
+        start = weights_hash(folder)
+    with pytest.raises(UserError, match=message):
+        go(quick("discrete", steps=1, start=start), tmp_path / "run", weights=folder)
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_weights_on_the_command_line(finished, tmp_path):
+    done = command("train", "--preset", "tiny-discrete", *QUICK, "--weights", finished, "--output", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert read_checkpoint(tmp_path / "run").run.train.start == weights_hash(finished)
+    other = ("train", "--preset", "tiny-discrete", "--output", "other")
+    for words, message in (
+        (("train", "--resume", finished, "--weights", finished), "began with random weights"),
+        ((*other, "--weights", "nowhere"), "no checkpoint 'nowhere'"),
+        ((*other, "--start", "laptop-add"), "64 hexadecimal digits"),
+        ((*other, "--start", "0" * 64), "say with --weights"),
+    ):
+        done = command(*words, cwd=tmp_path)
+        assert one_line_error((done.returncode, done.stdout, done.stderr), message)
+    assert not (tmp_path / "other" / "config.json").exists()

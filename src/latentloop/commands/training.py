@@ -13,7 +13,7 @@ from latentloop.errors import UserError
 from latentloop.files import read_json
 from latentloop.methods import MethodName
 from latentloop.presets import PRESETS, preset
-from latentloop.schema import Variant
+from latentloop.schema import Variant, changed
 
 REACHED = 64
 """Validation problems that a finished run is tried on."""
@@ -94,6 +94,7 @@ def train_from(base: RunConfig) -> Callable[..., None]:
         positions: PositionsName | None = None,
         config: Path | None = None,
         resume: Path | None = None,
+        weights: str | None = None,
         output: Path | None = None,
         minutes: float | None = None,
         accelerator: str = "auto",
@@ -110,6 +111,7 @@ def train_from(base: RunConfig) -> Callable[..., None]:
             positions: Replace the preset's positional encoding; its own settings are then options.
             config: A config.json of an earlier run to start from, instead of a preset.
             resume: A run folder to go on with, exactly as if it had never stopped.
+            weights: A checkpoint whose weights the run begins with, in place of random ones.
             output: The run folder. Default: runs/PRESET-SEED.
             minutes: Stop after so many minutes; schedules still follow --steps.
             accelerator: Fabric's name of the devices: cpu, cuda, mps ...; auto is cuda where there is one, and else cpu.
@@ -117,7 +119,8 @@ def train_from(base: RunConfig) -> Callable[..., None]:
             machines: Machines, each with so many devices.
             strategy: Fabric's name of how devices share the work, such as ddp.
         """
-        from latentloop.train.checkpoint import MANIFEST
+        from latentloop.evaluate.hub import find_weights
+        from latentloop.train.checkpoint import MANIFEST, weights_hash
         from latentloop.train.devices import make_fabric  # here, since no other command needs Fabric
         from latentloop.train.folder import is_free
         from latentloop.train.loop import train as run_training
@@ -132,13 +135,19 @@ def train_from(base: RunConfig) -> Callable[..., None]:
             raise UserError(f"minutes must not be negative, got {minutes}")
         if resume is not None and (resume / MANIFEST).is_file():
             raise UserError(f"{resume} is a checkpoint: give the run folder it lies in")
+        begin = None if weights is None else find_weights(weights)
+        if begin is not None and resume is None and run.train.start is None:
+            run = changed(run, start=weights_hash(begin))
+        if begin is not None and run.train.start is None:
+            raise UserError(f"the run in {resume} began with random weights: leave out --weights")
         folder = resume or output or Path("runs") / f"{preset or run.method.name}-{run.train.seed}"
         fabric = make_fabric(run, accelerator=accelerator, devices=devices, machines=machines, strategy=strategy)
         if folder.exists() and not folder.is_dir():
             raise UserError(f"the run folder {folder} is a file: choose another --output")
         if fabric.global_rank == 0 and resume is None and not is_free(folder):
             raise UserError(f"the run folder {folder} exists: go on with --resume {folder}, or choose another --output")
-        outcome = run_training(run, folder, fabric, resume=resume is not None, minutes=minutes, console=stderr)
+        going_on = resume is not None
+        outcome = run_training(run, folder, fabric, resume=going_on, weights=begin, minutes=minutes, console=stderr)
         if fabric.global_rank:
             return
         figures = ", ".join(f"{name} {value:.4g}" for name, value in outcome.figures.items() if "validation" in name)

@@ -91,6 +91,8 @@ class TrainConfig(Config):
     """Decay of the exponential moving average of weights that is saved and evaluated; 0: none."""
     seed: int = 0
     """Seed of initial weights, problems, dropout and corruption."""
+    start: str | None = None
+    """SHA-256 of the weights that the run begins with (--weights says where they are); None: random ones."""
     curriculum: tuple[str, ...] = ()
     """Simpler problems that come first, as NODES[,LEAVES][@NAMES][/FAN_INS][xTIMES]:SHARE: `16/12:0.2 16:0.4` is a fifth of
     the steps on graphs of 16 nodes with 1 or 2 parents, then two fifths on graphs of 16 nodes, and the rest on the run's own;
@@ -117,6 +119,8 @@ class TrainConfig(Config):
         self.check(["ema", "beta2"], 0, 1, open_end=True)
         self.check(["final_lr"], 0, 1)
         check_seed(self.seed)
+        if self.start is not None and not re.fullmatch(r"[0-9a-f]{64}", self.start):
+            raise UserError(f"start is a SHA-256 of weights, 64 hexadecimal digits, got {shown(self.start)}")
         if (self.optimizer == "muon") != (self.muon_lr is not None):
             raise UserError("muon_lr goes with the optimizer muon, which needs it: set both, or none")
         self.check(["muon_lr"], 0)

@@ -14,11 +14,11 @@ from latentloop.evaluate.generalization import evaluate_sizes
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.evaluate.rollout import roll_out
 from latentloop.experiments.jobs import MINUTES, TIMED, Evaluation, Job
-from latentloop.experiments.store import ALLOWED, ALLOWED_PROBLEMS, FORMAT, Result, labels
+from latentloop.experiments.store import ALLOWED, ALLOWED_PROBLEMS, FORMAT, SHIPPED, Result, labels
 from latentloop.provenance import provenance
 from latentloop.task.oracle import solve
 from latentloop.task.splits import published_problems
-from latentloop.train.checkpoint import CONFIG
+from latentloop.train.checkpoint import CONFIG, is_checkpoint, weights_hash
 from latentloop.train.cost import estimate
 from latentloop.train.devices import make_fabric
 from latentloop.train.log import read_log
@@ -52,7 +52,8 @@ def measure(
         fabric = make_fabric(job.run, accelerator=accelerator or ("cpu" if job.point.scale in TIMED else "auto"))
     except UserError as error:
         raise MachineError(str(error)) from error
-    outcome = train(job.run, folder, fabric, resume=resume, console=console)
+    begin = _start(job, [SHIPPED / "weights", *([weights] if weights else [])])
+    outcome = train(job.run, folder, fabric, resume=resume, weights=begin, console=console)
     if outcome.reason != "done":
         raise Interrupted
     trained = LatentLoop.from_pretrained(folder / "last", device=fabric.device.type)
@@ -61,6 +62,13 @@ def measure(
         shutil.rmtree(weights / job.name, ignore_errors=True)
         trained.save_pretrained(weights / job.name)
     return document
+
+
+def _start(job: Job, folders: list[Path]) -> Path | None:
+    """Return where the weights are that a job begins with, if it does and they are there."""
+    found = (one for folder in folders for one in sorted(folder.glob("*")) if is_checkpoint(one))
+    start = job.run.train.start
+    return None if start is None else next((one for one in found if weights_hash(one) == start), None)
 
 
 def measure_again(job: Job, before: Result, weights: Path) -> Result:

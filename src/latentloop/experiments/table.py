@@ -54,6 +54,12 @@ SUMS_FIRST: dict[str, Any] = FEW_NAMES | {
     ),
 }  # fmt: skip
 """Sums of two and of three among four nodes too, in large batches, before graphs grow."""
+MORE_SUMS: dict[str, Any] = FEW_NAMES | {
+    "start": "d1f2fa8f882801cbcab08b3bde7ae16eb8979e3a761e4898317fb7f0f303aef5",
+    "curriculum": ("8,4/1233x4:0.5", "16/1233x2:0.2"),
+    "warmup": 100,
+}
+"""The long plain run's weights, and sums of three for half of all equations, where there are more leaves than operands."""
 STARTED = ("recurrent", "cot")
 """Methods that few names first give a lower validation loss: their encodings, depths and longer runs begin so too."""
 LONGER = ("feedforward", "recurrent", "cot", "continuous", "corrected")
@@ -304,6 +310,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         points=(
             _ladder("discrete", "plain-long", budget=8.0, like="discrete-plain-few-names", **PLAIN | FEWER_COPIES),
             _ladder("discrete", "plain-sums", budget=6.0, like="discrete-plain-few-names", **PLAIN | SUMS_FIRST),
+            _ladder("discrete", "plain-more", budget=3.0, like="discrete-plain-few-names", **PLAIN | MORE_SUMS),
         ),
         figures=("plain",),
     ),

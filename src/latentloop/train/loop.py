@@ -46,9 +46,19 @@ class Outcome:
 
 
 def train(
-    run: RunConfig, folder: Path, fabric: Fabric, *, resume: bool, minutes: float | None = None, console: Console
+    run: RunConfig,
+    folder: Path,
+    fabric: Fabric,
+    *,
+    resume: bool,
+    weights: Path | None = None,
+    minutes: float | None = None,
+    console: Console,
 ) -> Outcome:
-    """Train until the steps are done, the minutes are over, Ctrl-C or SIGTERM; the run folder gets checkpoints and metrics."""
+    """Train until the steps are done, the minutes are over, Ctrl-C or SIGTERM; the run folder gets checkpoints and metrics.
+
+    ``weights`` is the checkpoint that a run with a ``start`` begins with.
+    """
     with ExitStack() as stack:
         if fabric.is_global_zero:
             stack.enter_context(locked(folder))
@@ -62,11 +72,18 @@ def train(
                 sweep(folder)
         fabric.launch()
         fabric.barrier()  # other ranks read the folder only when the first one has settled it
-        return _loop(run, folder, fabric, resume=resume, minutes=minutes, console=console)
+        return _loop(run, folder, fabric, resume=resume, weights=weights, minutes=minutes, console=console)
 
 
 def _loop(
-    run: RunConfig, folder: Path, fabric: Fabric, *, resume: bool, minutes: float | None, console: Console
+    run: RunConfig,
+    folder: Path,
+    fabric: Fabric,
+    *,
+    resume: bool,
+    weights: Path | None,
+    minutes: float | None,
+    console: Console,
 ) -> Outcome:
     clock = time.monotonic()
     vocabulary = Vocabulary(task=run.task)
@@ -80,6 +97,8 @@ def _loop(
     metrics: dict[str, Any] = {"step": 0, "seconds": 0.0, "best_loss": None}
     if resume:
         metrics |= state.restore(folder)
+    if run.train.start is not None and not metrics["step"]:
+        state.begin(weights)
     seconds_before = metrics["seconds"]
     recorder = Recorder(folder, state, metrics, console) if fabric.is_global_zero else None
 

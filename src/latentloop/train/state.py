@@ -9,9 +9,10 @@ import torch
 from latentloop.config import RunConfig
 from latentloop.errors import UserError
 from latentloop.model.build import load_weights, weights_of
+from latentloop.model.shapes import parameter_shapes
 from latentloop.model.transformer import Transformer
 from latentloop.provenance import provenance
-from latentloop.train.checkpoint import Checkpoint, is_checkpoint, pointed, read_checkpoint
+from latentloop.train.checkpoint import Checkpoint, is_checkpoint, pointed, read_checkpoint, weights_hash
 from latentloop.train.optimizer import MovingAverage, moments
 
 
@@ -42,6 +43,23 @@ class TrainingState:
             training |= {f"raw.{name}": value for name, value in weights_of(self.model).items()}
         metrics = metrics | {"provenance": provenance()}
         return Checkpoint(run=self.run, weights=weights_of(self.evaluated), metrics=metrics, training=training)
+
+    def begin(self, folder: Path | None) -> None:
+        """Load the weights that the run begins with, in place of random ones."""
+        start = self.run.train.start
+        if folder is None:
+            raise UserError(f"the run begins with the weights {start}: say with --weights in which checkpoint they are")
+        if (found := weights_hash(folder)) != start:
+            raise UserError(
+                f"the run begins with the weights {start}, and {folder} has {found}: give another checkpoint"
+            )
+        checkpoint = read_checkpoint(folder)
+        if parameter_shapes(checkpoint.run) != parameter_shapes(self.run):
+            raise UserError(
+                f"{folder} is a {checkpoint.run.name} and the run a {self.run.name}: their weights differ in shape"
+            )
+        for model in {self.model, self.evaluated}:
+            load_weights(model, checkpoint.weights)
 
     def restore(self, folder: Path) -> dict[str, Any]:
         """Load the last checkpoint of a settled run folder and return its metrics; nothing if there is none yet."""
