@@ -5,7 +5,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from latentloop.errors import MachineError
+from latentloop.errors import MachineError, UserError
 from latentloop.evaluate.entropy import attention_entropy
 from latentloop.evaluate.flops import operations_per_problem
 from latentloop.evaluate.pretrained import LatentLoop
@@ -17,6 +17,7 @@ from latentloop.model.capture import capture
 from latentloop.task.splits import published_problems
 from latentloop.task.text import to_text
 from latentloop.train import loop
+from latentloop.train.checkpoint import weights_hash
 
 QUIET = Console(quiet=True)
 
@@ -43,6 +44,17 @@ def test_a_run_of_every_method_is_measured(method, tmp_path):
         assert result["allowed"]["8"].keys() == {"1x", "2x", "4x", "16x"}
     assert LatentLoop.from_pretrained(tmp_path / "weights" / one.name).run == one.run
     assert told(one, tmp_path)["step"] == 3
+
+
+def test_a_run_begins_with_the_stored_weights_of_another(tmp_path):
+    first = job("stable")
+    measure(first, tmp_path, QUIET, tmp_path / "weights")
+    start = weights_hash(tmp_path / "weights" / first.name)
+    frozen = {"lr": 0.0, "weight_decay": 0.0, "start": start}
+    result = measure(job("stable", **frozen), tmp_path, QUIET, tmp_path / "weights")
+    assert result["model"]["sha256"] == start
+    with pytest.raises(UserError, match="the run begins with the weights"):
+        measure(job("stable", start="0" * 64), tmp_path, QUIET, tmp_path / "weights")
 
 
 def test_a_run_that_was_cut_off_goes_on(tmp_path, monkeypatch):
