@@ -60,7 +60,7 @@ def test_an_axis_ends_where_the_data_do():
 
 
 def test_small_numbers_are_seen_beside_large_ones():
-    results = documents(feedforward=0.001, recurrent=0.002, discrete=1.0)
+    results = documents(feedforward=0.001, recurrent_few_names=0.002, discrete=1.0)
     feedforward, recurrent, discrete = draw("best-per-encoding", results).axes
     assert feedforward.get_ylim()[1] < recurrent.get_ylim()[1] < 1
     assert discrete.get_ylim()[1] > 100

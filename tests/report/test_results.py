@@ -50,7 +50,7 @@ def test_the_page_of_all_results():
 
 def test_a_row_of_the_table_of_runs():
     runs = PARTS["runs"](documents(cot_4x={8: 1.0, 20: 0.25}), _all_drawn)
-    about = f"Eq-Val {labels_of(POINTS['cot-4x'].jobs[0])['model']}, 4x the budget"
+    about = f"Eq-Val {labels_of(POINTS['cot-4x'].jobs[0])['model']}, few names first, 4x the budget"
     assert (
         runs.splitlines()[-1]
         == f"| `cot-4x` | 0 | cot | {about} | 4,000 | 64,000 | 8.0 | 10.0 | 1,190 | 100.0 | 25.0 |"
