@@ -66,7 +66,7 @@ def test_small_numbers_are_seen_beside_large_ones():
     assert discrete.get_ylim()[1] > 100
     for name in ("encodings-feedforward", "architectures-end-to-end"):
         (axes,) = draw(name, results).axes
-        assert axes.get_ylim()[1] < 1
+        assert axes.get_ylim()[1] < 2
     end_to_end, latent = draw("lines-by-encoding", results).axes
     assert end_to_end.get_ylim()[1] < 1
     assert latent.get_ylim()[1] > 100
