@@ -189,7 +189,7 @@ def recipes_of() -> dict[str, Any]:
 
 
 def _same(stored: Any, now: Any) -> bool:
-    """Return whether a recipe is the stored one; settings that were deleted since are passed over, and new ones that are off."""
+    """Return whether a recipe is the stored one, passing over settings deleted since, and new ones that are off."""
     if isinstance(now, dict):
         return isinstance(stored, dict) and all(_same(stored.get(name), value) for name, value in now.items())
     return stored == now
