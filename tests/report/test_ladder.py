@@ -133,8 +133,10 @@ def test_methods_are_drawn_as_stored():
 def test_of_a_methods_configurations_the_one_with_the_least_validation_loss_is_drawn():
     results = documents(discrete={"solved": 1.0, "loss": 1.0}, **{another("discrete"): {"solved": 0.3, "loss": 0.9}})
     (axes,) = draw("methods", results).axes
-    (own,) = [line for line in axes.lines if line.get_color() == METHOD_LOOKS["discrete"].color]
-    assert set(own.get_ydata()) == {30.0}
+    preset, chosen = [line for line in axes.lines if line.get_color() == METHOD_LOOKS["discrete"].color]
+    assert (set(preset.get_ydata()), set(chosen.get_ydata())) == ({100.0}, {30.0})
+    assert preset.get_linewidth() < chosen.get_linewidth()
+    assert "its preset" in [text.get_text() for text in axes.figure.legends[0].texts]
 
 
 def test_intervals_of_structure_are_of_structure():

@@ -85,7 +85,7 @@ FIGURES: dict[str, LadderFigure] = {
     "methods": LadderFigure(
         title="Accuracy by method and size",
         caption="Problems fully solved by number of nodes, a panel for each method, at equal training time; hollow markers "
-        f"have four times that. {LINES} {BEST}",
+        f"have four times that. {LINES} {BEST} A dotted line is the ladder's own preset, where another one is chosen.",
         repeats="4", experiments=("ladder",), also=CONFIGURATIONS, draw=comparisons.methods,
     ),
     "iterations": LadderFigure(

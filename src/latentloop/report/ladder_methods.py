@@ -1,6 +1,7 @@
 """Figures that compare methods: accuracy by size, iterations, operations, what is allowed, halting, learning."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -42,6 +43,8 @@ from latentloop.report.palette import METHOD_LOOKS, OTHERS, Look, shades
 
 LONGER: dict[str, Any] = {"linestyle": (0, (4, 2)), "markerfacecolor": "white", "markeredgewidth": 0.9, "zorder": 4}
 """How more than the usual budget is drawn."""
+PRESET: dict[str, Any] = {"linestyle": (0, (1, 1)), "linewidth": 0.9, "markersize": 2.2, "zorder": 2.5}
+"""How a method's own preset is drawn, where another configuration has a lower validation loss."""
 RULES = {
     "fixpoint": Look(label="fixed point (ours)", color="#c8352b", marker="*"),
     "depth": Look(label="depth", color="#2a52be", marker="o"),
@@ -83,6 +86,8 @@ def methods(groups: Groups) -> Figure:
     """Draw the share solved by size, a panel for each method: its own line, and those of the others in gray."""
     chosen = some(best_of_each(groups))
     longer = with_longer(groups, chosen)
+    firsts = {method: own(groups, method) for method in chosen}
+    presets = {method: first for method, first in firsts.items() if first and first is not chosen[method]}
     columns = min(4, len(chosen))
     rows = -(-len(chosen) // columns)
     figure, panels = page_figure(1.65 * rows + 0.45, rows, columns, sharex=True, sharey=True)
@@ -90,6 +95,8 @@ def methods(groups: Groups) -> Figure:
         look = METHOD_LOOKS[method]
         for other in chosen.values():
             by_size(axes, other, OTHERS, with_band=False, marker="", linewidth=0.7, zorder=1.5)
+        if method in presets:
+            by_size(axes, presets[method], look, with_band=False, **PRESET)
         by_size(axes, scores, look)
         for more in (one for one in longer if one.method == method):
             by_size(axes, more, look, **LONGER)
@@ -107,6 +114,7 @@ def methods(groups: Groups) -> Figure:
     gray = Look(label="the method", color="#666666", marker="o")
     handles = [
         entry(gray),
+        *([entry(replace(gray, label="its preset"), **PRESET)] if presets else []),
         *_longer_entry(longer),
         entry(OTHERS, marker="", linewidth=0.7),
         trained_patch(),
