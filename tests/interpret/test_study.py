@@ -27,7 +27,8 @@ from latentloop.interpret.study import analysis_key, chosen, interpret, judge_ag
 from latentloop.interpret.subject import SIZE_READS, Settings, Subject, find_size
 from latentloop.model.build import build_model, weights_of
 from latentloop.presets import preset
-from latentloop.report.charts import Diagram, plotly
+from latentloop.report.charts import plotly
+from latentloop.report.diagram import Diagram
 from latentloop.report.page import TRACES
 from latentloop.report.study import study_charts, study_page, write_report
 from latentloop.task.oracle import solve

@@ -15,7 +15,7 @@ from latentloop.interpret.probes import OPERANDS, RHS
 from latentloop.interpret.sinks import Map
 from latentloop.interpret.study import interpret
 from latentloop.interpret.subject import Settings
-from latentloop.report.charts import along, curves, plotly
+from latentloop.report.charts import plotly
 from latentloop.report.circuit_figures import (
     GROUP_COLORS,
     SHOWN_HEADS,
@@ -25,6 +25,7 @@ from latentloop.report.circuit_figures import (
     shown_heads,
     sinks_charts,
 )
+from latentloop.report.diagram import along, curves
 from latentloop.report.study_figures import shown_sites
 
 SMALL = Settings(scenes=1, instances=1, rollouts=2, pairs=6, samples=32)

@@ -13,7 +13,8 @@ from latentloop.interpret.flow import KINDS, Flow
 from latentloop.interpret.heads import Heads
 from latentloop.interpret.probes import OPERANDS, RHS
 from latentloop.interpret.sinks import Map, Sinks
-from latentloop.report.charts import COLORS, MOST_COLUMNS, Chart, Charts, Diagram, Edge, Line, Node, Panel
+from latentloop.report.charts import COLORS, MOST_COLUMNS, Chart, Charts, Line, Panel
+from latentloop.report.diagram import Diagram, Edge, Node
 
 BINS = 24
 SHOWN_HEADS = 12

@@ -14,8 +14,9 @@ from latentloop.interpret.claims import STATEMENTS, Claim
 from latentloop.interpret.registry import ANALYSES
 from latentloop.interpret.sharpness import LINKS
 from latentloop.interpret.study import MODEL, VERDICTS, Study, read_study
-from latentloop.report.charts import Chart, Charts, Diagram, draw, plotly
+from latentloop.report.charts import Chart, Charts, draw, plotly
 from latentloop.report.circuit_figures import GROUP_KINDS, circuit_diagram, sinks_charts
+from latentloop.report.diagram import Diagram
 from latentloop.report.page import Block, FigureBlock, Number, Page, Section, Verdict, write_page
 from latentloop.report.study_figures import FIGURES
 
