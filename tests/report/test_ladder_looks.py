@@ -54,7 +54,7 @@ def test_an_axis_ends_where_the_data_do():
     assert axes.get_xlim()[1] < 1
     assert "(axis ends at 0.2)" in axes.get_xlabel()
     assert "0.10" in {text.get_text() for text in axes.texts}
-    (axes,) = draw("bars-end-to-end", documents(feedforward=0.001, recurrent=0.5)).axes
+    (axes,) = draw("bars-end-to-end", documents(feedforward=0.001, recurrent=0.9)).axes
     assert axes.get_xlim()[1] > 100
     assert "ends" not in axes.get_xlabel()
 

@@ -50,8 +50,8 @@ class Evidence:
         """Runs that are not there, of configurations among which the best one was chosen."""
 
     def points(self, *names: str) -> list[Scores]:
-        """Return points of the claim's own experiment, with the seeds that it lists."""
-        wanted = [[job.name for job in self.listed[name].jobs] for name in names]
+        """Return points of the claim's own experiment, with all seeds that the table gives them anywhere."""
+        wanted = [[job.name for job in POINTS[name].jobs] for name in names]
         missing = [job for jobs in wanted for job in self._missing(jobs)]
         if missing:
             raise MissingError(missing)
@@ -81,6 +81,10 @@ class Evidence:
     def longer(self, method: str) -> Scores | None:
         """Return a method's run of four times the budget, where there is one: it is shown beside a verdict."""
         return grouped(self.results).get(f"{method}-4x")
+
+    def own(self, method: str) -> Scores | None:
+        """Return the method's own point, which may not be its best: it is shown beside a verdict."""
+        return grouped(self.results).get(method)
 
     def _missing(self, jobs: list[str]) -> list[str]:
         """Return which of a point's runs are wanted and not there."""

@@ -37,10 +37,20 @@ def said(scores: Scores, sizes: Sequence[int]) -> str:
 
 
 def _beside(evidence: Evidence, *shown: Scores) -> str:
-    """Write what a reader needs beside a comparison: whether its models have learned the task at all, and with more time."""
+    """Write what a reader needs beside a comparison: whether its models have learned the task at all, with their method's
+    own settings, and with more time.
+    """
     inside = f"; in distribution: {', '.join(said(scores, scores.inside) for scores in shown)}"
     more = [_in_and_out(scores) for one in shown if (scores := evidence.longer(one.method))]
-    return inside + (f"; with four times the budget: {', '.join(more)}" if more else "")
+    return (
+        inside + _own_settings(evidence, shown) + (f"; with four times the budget: {', '.join(more)}" if more else "")
+    )
+
+
+def _own_settings(evidence: Evidence, shown: Sequence[Scores]) -> str:
+    """Write the scores of methods' own points, where another configuration has a lower validation loss."""
+    points = [own for one in shown if (own := evidence.own(one.method)) and own.name != one.name]
+    return f"; as the ladder sets it up: {', '.join(map(_in_and_out, points))}" if points else ""
 
 
 def _in_and_out(scores: Scores) -> str:
@@ -67,12 +77,13 @@ def _end_to_end_fails(evidence: Evidence) -> Decision:
 
 def _recurrent_over_feedforward(evidence: Evidence) -> Decision:
     feedforward, recurrent = evidence.best("feedforward", "recurrent", seeds=3)
-    pairs = list(zip(feedforward.averages(feedforward.sizes), recurrent.averages(recurrent.sizes), strict=False))
-    difference = fmean(right - left for left, right in pairs)
-    ahead = sum(right > left for left, right in pairs)
-    behind = sum(right < left for left, right in pairs)
-    shown = ", ".join(f"{percent(right, 2)} against {percent(left, 2)}" for left, right in pairs)
     sizes = recurrent.sizes
+    left, right = (dict(zip(scores.seeds, scores.averages(sizes), strict=True)) for scores in (feedforward, recurrent))
+    pairs = [(left[seed], right[seed]) for seed in left if seed in right]
+    difference = fmean(second - first for first, second in pairs)
+    ahead = sum(second > first for first, second in pairs)
+    behind = sum(second < first for first, second in pairs)
+    shown = ", ".join(f"{percent(second, 2)} against {percent(first, 2)}" for first, second in pairs)
     same = _overlap(recurrent, feedforward, sizes)
     overlap = "; the intervals of the two overlap, so the numbers alone do not tell them apart" if same else ""
     return Decision(
@@ -316,7 +327,7 @@ def _stable_first(evidence: Evidence) -> Decision:
         met=least >= 0.99 and not larger,
         opposite=larger,
         because=f"the least of all seeds and sizes is {percent(least)}; average over all sizes: {said(stable, sizes)}, "
-        f"the paper's best method {said(second, sizes)}",
+        f"the paper's method with the largest {said(second, sizes)}{_own_settings(evidence, others)}",
     )
 
 

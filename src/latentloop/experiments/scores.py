@@ -40,6 +40,11 @@ class Scores:
         return self.labels["method"]
 
     @property
+    def seeds(self) -> list[int]:
+        """The seeds that are there."""
+        return [result["seed"] for result in self.results]
+
+    @property
     def sizes(self) -> list[int]:
         """All sizes tested."""
         return [row["nodes"] for row in self.results[0]["rows"]]

@@ -288,7 +288,10 @@ EXPERIMENTS: dict[str, Experiment] = {
             *(
                 point
                 for method in ("feedforward", "recurrent", "cot")
-                for point in (_ladder(method, seeds=THREE), _ladder(method, "few-names", **FEW_NAMES))
+                for point in (
+                    _ladder(method, seeds=THREE),
+                    _ladder(method, "few-names", seeds=THREE if method in STARTED else (0,), **FEW_NAMES),
+                )
             ),
             *(
                 point

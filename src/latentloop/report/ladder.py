@@ -53,11 +53,14 @@ class LadderFigure:
     """Experiments whose runs it takes into account where they are there."""
     methods: tuple[str, ...] | None = None
     """Methods that it is about; None: all."""
+    leaves_out: tuple[str, ...] = ()
+    """Settings whose replacement makes a point one that it cannot draw."""
     draw: Callable[[Groups], Figure]
 
     def about(self, point: Point) -> bool:
-        """Return whether a point's method is drawn."""
-        return self.methods is None or preset(point.preset).method.name in self.methods
+        """Return whether a point is drawn, or may be."""
+        chosen = self.methods is None or preset(point.preset).method.name in self.methods
+        return chosen and not point.overrides.keys() & set(self.leaves_out)
 
     def jobs(self, scale: Scale) -> list[Job]:
         """Return the runs that it needs; a scale other than a laptop's is one experiment."""
@@ -78,21 +81,25 @@ def _experiments(names: Sequence[str], scale: Scale) -> list[Experiment]:
     return [one for one in EXPERIMENTS.values() if one.points[0].scale == scale]
 
 
+READOUTS = ("lookup_weight", "partial_weight")
+"""Settings of the auxiliary losses: losses with and without them cannot be compared, so no best configuration is chosen so."""
 LATENT = FAMILIES["latent"]
 END_TO_END = FAMILIES["end-to-end"]
 
 FIGURES: dict[str, LadderFigure] = {
     "methods": LadderFigure(
         title="Accuracy by method and size",
-        caption="Problems fully solved by number of nodes, a panel for each method, at equal training time; hollow markers "
-        f"have four times that. {LINES} {BEST} A dotted line is the ladder's own preset, where another one is chosen.",
-        repeats="4", experiments=("ladder",), also=CONFIGURATIONS, draw=comparisons.methods,
+        caption="Problems fully solved by number of nodes, a panel for each method, with the steps that a pilot gave it in 20 "
+        f"minutes of one core; hollow markers have four times as many. {LINES} {BEST} A dotted line is the ladder's own "
+        "preset, where another one is chosen.",
+        repeats="4", experiments=("ladder",), also=CONFIGURATIONS, leaves_out=READOUTS, draw=comparisons.methods,
     ),
     "iterations": LadderFigure(
         title="Solved after each iteration",
         caption="Problems fully solved after each iteration, a line for each size: larger problems take more iterations. "
         f"{BANDS} The paper shows the corrected method; 4x has four times the budget. {BEST}",
-        repeats="5", experiments=("ladder",), also=CONFIGURATIONS, methods=LATENT, draw=comparisons.iterations,
+        repeats="5", experiments=("ladder",), also=CONFIGURATIONS, methods=LATENT, leaves_out=READOUTS,
+        draw=comparisons.iterations,
     ),
     "bars-end-to-end": LadderFigure(
         title="Average score of every end-to-end configuration",
@@ -112,14 +119,15 @@ FIGURES: dict[str, LadderFigure] = {
     "bars-latent": LadderFigure(
         title="Average score of every latent configuration",
         caption=f"Problems fully solved, averaged over all sizes tested: every configuration with latent supervision. {BARS}",
-        repeats="13", experiments=(*CONFIGURATIONS, "correction", "built-in"), methods=LATENT,
+        repeats="13", experiments=(*CONFIGURATIONS, "correction", "built-in", "plain"), methods=LATENT,
         draw=configurations.average_bars("latent"),
     ),
     "lines-by-encoding": LadderFigure(
         title="Every run, by positional encoding",
         caption="Problems fully solved by size, a line for each run in the color of its encoding; other settings vary. "
         f"{ZOOM}",
-        repeats="9a, 12a, 14a", experiments=CONFIGURATIONS, draw=configurations.lines_by_encoding,
+        repeats="9a, 12a, 14a", experiments=CONFIGURATIONS, also=("correction", "built-in", "cot-formats", "plain"),
+        draw=configurations.lines_by_encoding,
     ),
     "best-per-encoding": LadderFigure(
         title="Best configuration of each encoding",
@@ -160,7 +168,8 @@ FIGURES: dict[str, LadderFigure] = {
     "entropy": LadderFigure(
         title="Entropy of attention by size",
         caption="Entropy of attention, the mean of all heads and query positions in the first application of the block. It "
-        "rises where attention disperses as the input grows. Medians of the seeds, and bands from the lowest to the highest. "
+        "rises where attention disperses as the input grows. Where a layer sees 8 tokens alone (local) it is at most log 8, "
+        "2.08. Medians of the seeds, and bands from the lowest to the highest. "
         f"{BEST} By encoding, all else is equal.",
         repeats="9f", experiments=("ladder", "encodings"), also=CONFIGURATIONS,
         methods=("feedforward", "recurrent", "continuous", "discrete", "corrected", "stable"), draw=configurations.entropy,
@@ -169,22 +178,24 @@ FIGURES: dict[str, LadderFigure] = {
         title="Equations right in chains of thought",
         caption="Chains of thought that are right but for numbers, so that all equations are recalled (Val writes none, only "
         "names in their order), and those that give all values, averaged over all sizes tested. What lies between the two are "
-        f"errors of arithmetic. {BARS}",
+        f"errors of arithmetic. Of the former: {BARS[0].lower()}{BARS[1:]}",
         repeats="11", experiments=(*CONFIGURATIONS, "cot-formats"), methods=("cot",),
         draw=configurations.structure,
     ),
     "compute": LadderFigure(
         title="Accuracy against operations per problem",
         caption="Problems fully solved against the floating-point operations that one problem takes at inference, at the "
-        f"largest size trained on, twice and four times as large. {BARS} {BEST}",
-        repeats=None, experiments=("ladder",), also=CONFIGURATIONS, draw=comparisons.compute,
+        f"largest size trained on, twice and four times as large. Small markers are the ladder's own presets, where another "
+        f"configuration is chosen. {BARS} {BEST}",
+        repeats=None, experiments=("ladder",), also=CONFIGURATIONS, leaves_out=READOUTS, draw=comparisons.compute,
     ),
     "allowed": LadderFigure(
         title="Accuracy when allowed more iterations",
         caption="Problems fully solved after 1, 2, 4 and 16 times the iterations needed: the problem's depth, or the method's "
         f"own number. {ALLOWED_PROBLEMS} problems of each size; hollow markers have four times the budget. "
         f"{BANDS} {BEST}",
-        repeats=None, experiments=("ladder",), also=CONFIGURATIONS, methods=(*END_TO_END, *LATENT), draw=comparisons.allowed,
+        repeats=None, experiments=("ladder",), also=CONFIGURATIONS, methods=(*END_TO_END, *LATENT), leaves_out=READOUTS,
+        draw=comparisons.allowed,
     ),
     "correction": LadderFigure(
         title="Self-correction by corruption and layers",
@@ -194,8 +205,9 @@ FIGURES: dict[str, LadderFigure] = {
     ),
     "halting": LadderFigure(
         title="Halting rules compared",
-        caption="Above: problems fully solved under each halting rule. Below: how the fixed-point rule fails, in % of all "
-        "problems. With hidden vectors a fixed point is approximate; 4x has four times the budget. All rules are measured "
+        caption="Each method as the ladder sets it up. Above: problems fully solved under each halting rule. In the middle: "
+        "how the fixed-point rule fails, in % of all problems. Below: iterations until it halts, divided by the depth of the "
+        "problem. With hidden vectors a fixed point is approximate; 4x has four times the budget. All rules are measured "
         f"at all sizes, and markers alternate so that lines that coincide can be told apart. {BANDS} "
         "Above, the band is that of the fixed point.",
         repeats=None, experiments=("halting",), also=("ladder",), draw=comparisons.halting,
@@ -226,7 +238,7 @@ FIGURES: dict[str, LadderFigure] = {
         caption="Accuracy in training against problems seen, a line for each seed: of equations with three operands, and for "
         "chain of thought of all numbers written. Curves begin where "
         "the curriculum gives the first such equations. For stable the states are random.",
-        repeats=None, experiments=("ladder", "built-in"), also=("curricula",), draw=comparisons.learning,
+        repeats=None, experiments=("ladder", "built-in"), also=CONFIGURATIONS, draw=comparisons.learning,
     ),
 }  # fmt: skip
 """A new figure is a row here. Names are those of the files, and of ``figures`` in the table of experiments."""

@@ -49,6 +49,8 @@ ROW = 0.165
 """Inches of height that a bar takes."""
 APART = 0.17
 """What two markers of one row are moved up and down, in rows, so that neither hides the other."""
+ENCODING_WIDTHS = {name: 2.7 - 0.5 * place for place, name in enumerate(ENCODING_LOOKS)}
+"""Widths of lines of which many coincide: a later one leaves the edges of those below it to be seen."""
 LAYER_MARKERS = {2: "o", 4: "s", 8: "D"}
 LAYER_LINES: dict[int, dict[str, Any]] = {
     2: {"linestyle": (0, (3, 1.5)), "markerfacecolor": "white"},
@@ -116,13 +118,15 @@ def lines_by_encoding(groups: Groups) -> Figure:
     present = some({family: found for family, names in FAMILIES.items() if (found := of_methods(groups, names))})
     figure, panels = page_figure(2.5, 1, len(present))
     for axes, (family, found) in zip(panels, present.items(), strict=True):
-        for scores in found:
+        for scores in sorted(found, key=lambda scores: list(ENCODING_LOOKS).index(scores.labels["encoding"])):
             look = ENCODING_LOOKS[scores.labels["encoding"]]
+            width = ENCODING_WIDTHS[scores.labels["encoding"]]
             for result in scores.results:
                 alone = Scores(results=(result,))
-                by_size(axes, alone, look, with_band=False, marker="", linewidth=0.9, alpha=0.8)
-        axes.set_title(family)
-        size_axes(axes, found, end=axis_end(row["solved"] for s in found for one in s.results for row in one["rows"]))
+                by_size(axes, alone, look, with_band=False, marker="", linewidth=width, alpha=0.8)
+        end = axis_end(row["solved"] for s in found for one in s.results for row in one["rows"])
+        axes.set_title(with_end(family, end))
+        size_axes(axes, found, end=end)
     panels[0].set_ylabel(SOLVED)
     looks = _encodings_in(scores for found in present.values() for scores in found)
     legend_above(figure, [*(entry(look, marker="") for look in looks.values()), trained_patch()], 6)
@@ -297,7 +301,7 @@ def correction(groups: Groups) -> Figure:
         line(axes, xs, averages, METHOD_LOOKS["corrected"], **style, markersize=5.0)
         if 0 in xs:
             line(axes, [0], averages[:1], METHOD_LOOKS["discrete"], **style, markersize=5.0)
-        handles.append(entry(METHOD_LOOKS["corrected"], **style, label=f"{layers} layers", markersize=5.0))
+        handles.append(entry(Look(label=f"{layers} layers", color="#444444", marker="o"), **style, markersize=5.0))
     axes.set_xticks(range(len(probabilities)), ["0\n(discrete)" if p == 0 else f"{p:g}" for p in probabilities])
     axes.set_xlabel("probability that a batch is corrupted")
     axes.set_ylabel("solved out of distribution, %")

@@ -1,7 +1,6 @@
 """Figures that compare methods: accuracy by size, iterations, operations, what is allowed, halting, learning."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -10,6 +9,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from latentloop.config.train import Stage
 from latentloop.experiments.scores import Scores
@@ -39,19 +39,20 @@ from latentloop.report.ladder_parts import (
     taken_away,
     trained_patch,
 )
-from latentloop.report.palette import METHOD_LOOKS, OTHERS, Look, shades
+from latentloop.report.palette import ENCODING_LOOKS, METHOD_LOOKS, OTHERS, Look, shades
 
 LONGER: dict[str, Any] = {"linestyle": (0, (4, 2)), "markerfacecolor": "white", "markeredgewidth": 0.9, "zorder": 4}
 """How more than the usual budget is drawn."""
 PRESET: dict[str, Any] = {"linestyle": (0, (1, 1)), "linewidth": 0.9, "markersize": 2.2, "zorder": 2.5}
 """How a method's own preset is drawn, where another configuration has a lower validation loss."""
 RULES = {
-    "fixpoint": Look(label="fixed point (ours)", color="#c8352b", marker="*"),
-    "depth": Look(label="depth", color="#2a52be", marker="o"),
-    "paper": Look(label="largest depth + 1 (paper)", color="#00876c", marker="s"),
-    "2x": Look(label="2x depth", color="#b8b8b8", marker="^"),
-    "4x": Look(label="4x depth", color="#222222", marker="v"),
+    "fixpoint": Look(label="fixed point (ours)", color="#6a3d00", marker="X"),
+    "depth": Look(label="depth", color="#b8860b", marker="p"),
+    "paper": Look(label="largest depth + 1 (paper)", color="#5c8f9e", marker="h"),
+    "2x": Look(label="2x depth", color="#b8b8b8", marker="<"),
+    "4x": Look(label="4x depth", color="#757575", marker=">"),
 }
+"""How halting rules are drawn: unlike any method."""
 FAILURES: dict[str, tuple[str, Any]] = {
     "false_halts": ("wrong fixed point", "-"),
     "cycles": ("cycle", "--"),
@@ -71,14 +72,28 @@ def with_longer(groups: Groups, methods: Iterable[str]) -> list[Scores]:
     return [scores for scores in found if FEW_NAMES.keys() >= set(scores.labels["overrides"])]
 
 
+def _presets(groups: Groups, chosen: Mapping[str, Scores]) -> dict[str, Scores]:
+    """Return the presets' points of methods for which another configuration is chosen."""
+    firsts = {method: own(groups, method) for method in chosen}
+    return {method: first for method, first in firsts.items() if first and first is not chosen[method]}
+
+
+def _preset_entry(presets: Mapping[str, Scores]) -> list[Line2D]:
+    """Return the legend's entry of presets, if there are any."""
+    return [entry(Look(label="its preset", color="#666666", marker="o"), **PRESET)] if presets else []
+
+
 def _adaptive(groups: Groups, choose: Callable[[Groups, str], Scores | None]) -> dict[str, Scores]:
     """Return a point of each method that adapts, and those with more than the usual budget, by the title of their panel."""
     chosen: dict[str, Scores] = {}
     for method, look in METHOD_LOOKS.items():
         first = choose(groups, method) if METHODS[method].adaptive else None
         if first:
-            chosen[look.label] = first
-            chosen |= {f"{look.label}, {s.labels['budget']:g}x": s for s in with_longer(groups, [method])}
+            for scores, more in [
+                (first, ""),
+                *((s, f", {s.labels['budget']:g}x") for s in with_longer(groups, [method])),
+            ]:
+                chosen[f"{look.label}{more}\n{ENCODING_LOOKS[scores.labels['encoding']].label}"] = scores
     return chosen
 
 
@@ -86,8 +101,7 @@ def methods(groups: Groups) -> Figure:
     """Draw the share solved by size, a panel for each method: its own line, and those of the others in gray."""
     chosen = some(best_of_each(groups))
     longer = with_longer(groups, chosen)
-    firsts = {method: own(groups, method) for method in chosen}
-    presets = {method: first for method, first in firsts.items() if first and first is not chosen[method]}
+    presets = _presets(groups, chosen)
     columns = min(4, len(chosen))
     rows = -(-len(chosen) // columns)
     figure, panels = page_figure(1.65 * rows + 0.45, rows, columns, sharex=True, sharey=True)
@@ -111,10 +125,9 @@ def methods(groups: Groups) -> Figure:
         axes.tick_params(axis="x", labelbottom=True)
     for axes in panels[::columns]:
         axes.set_ylabel("solved, %")
-    gray = Look(label="the method", color="#666666", marker="o")
     handles = [
-        entry(gray),
-        *([entry(replace(gray, label="its preset"), **PRESET)] if presets else []),
+        entry(Look(label="the method", color="#666666", marker="o")),
+        *_preset_entry(presets),
         *_longer_entry(longer),
         entry(OTHERS, marker="", linewidth=0.7),
         trained_patch(),
@@ -168,7 +181,9 @@ def compute(groups: Groups) -> Figure:
     chosen = some(best_of_each(groups))
     sizes = _three_sizes(chosen)
     figure, panels = page_figure(2.5, 1, len(sizes), sharey=True, sharex=True)
-    points = [(method, scores, {}) for method, scores in chosen.items()]
+    points: list[tuple[str, Scores, dict[str, Any]]] = [(method, scores, {}) for method, scores in chosen.items()]
+    presets = _presets(groups, chosen)
+    points += [(method, scores, PRESET) for method, scores in presets.items()]
     longer = with_longer(groups, chosen)
     points += [(scores.method, scores, LONGER) for scores in longer]
     for axes, nodes in zip(panels, sizes, strict=True):
@@ -177,8 +192,10 @@ def compute(groups: Groups) -> Figure:
             operations = scores.solved(nodes, "operations") / 1e6
             low, high = spread(scores, [nodes])
             axes.plot([operations] * 2, [100 * low, 100 * high], color=look.color, linewidth=1.0, zorder=2)
-            size = 9.0 if look.marker == "*" else 6.0
-            line(axes, [operations], [scores.solved(nodes)], look, markersize=size, **settings | {"linestyle": "none"})
+            size = (9.0 if look.marker == "*" else 6.0) * (0.6 if settings is PRESET else 1)
+            line(
+                axes, [operations], [scores.solved(nodes)], look, **settings | {"markersize": size, "linestyle": "none"}
+            )
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
         axes.xaxis.set_minor_formatter("")
@@ -186,7 +203,7 @@ def compute(groups: Groups) -> Figure:
         percent_axis(axes)
     panels[len(panels) // 2].set_xlabel("million operations per problem (log scale)")
     panels[0].set_ylabel(SOLVED)
-    handles = [*method_entries(chosen), *_longer_entry(longer)]
+    handles = [*method_entries(groups, chosen), *_preset_entry(presets), *_longer_entry(longer)]
     for handle in handles:
         handle.set_linestyle("none")
     legend_above(figure, handles, 4)
@@ -216,7 +233,7 @@ def allowed(groups: Groups) -> Figure:
         percent_axis(axes)
     panels[len(panels) // 2].set_xlabel("iterations allowed, as multiples of those needed")
     panels[0].set_ylabel(SOLVED)
-    handles = [*method_entries(usual), *_longer_entry(longer)]
+    handles = [*method_entries(groups, usual), *_longer_entry(longer)]
     legend_above(figure, handles, -(-len(handles) // 2))
     return figure
 
@@ -228,11 +245,12 @@ def _longer_entry(longer: Iterable[Scores]) -> list[Line2D]:
 
 
 def halting(groups: Groups) -> Figure:
-    """Draw the share solved under each halting rule, and below how the fixed-point rule fails."""
+    """Draw the share solved under each halting rule; below how the fixed-point rule fails, and how long it takes."""
     chosen = some(_adaptive(groups, own))
-    figure, panels = page_figure(4.2, 2, len(chosen), sharex=True, sharey=True)
-    upper, lower = panels[: len(chosen)], panels[len(chosen) :]
-    for top, bottom, (title, scores) in zip(upper, lower, chosen.items(), strict=True):
+    count = len(chosen)
+    figure, panels = page_figure(5.4, 3, count, sharex=True, sharey="row")
+    upper, middle, lower = panels[:count], panels[count : 2 * count], panels[2 * count :]
+    for top, between, bottom, (title, scores) in zip(upper, middle, lower, chosen.items(), strict=True):
         for place, (rule, look) in enumerate(reversed(RULES.items())):
             by_size(
                 top,
@@ -246,15 +264,25 @@ def halting(groups: Groups) -> Figure:
             )
         for failure, (_, style) in FAILURES.items():
             shares = [100 * scores.solved(nodes, failure) for nodes in scores.sizes]
-            bottom.plot(scores.sizes, shares, color="#444444", linestyle=style)
-            band(bottom, scores.sizes, [spread(scores, [nodes], failure) for nodes in scores.sizes], "#444444")
+            between.plot(scores.sizes, shares, color="#444444", linestyle=style)
+            band(between, scores.sizes, [spread(scores, [nodes], failure) for nodes in scores.sizes], "#444444")
         exact = "\n(approximate)" if scores.results[0]["approximate_fixpoint"] else ""
         top.set_title(title + exact)
-        size_axes(top, [scores], label=False)
-        size_axes(bottom, [scores], label=False)
+        for axes in (top, between):
+            size_axes(axes, [scores], label=False)
+        bottom.plot(
+            scores.sizes, [scores.solved(nodes, "iterations_by_depth") for nodes in scores.sizes], color="#444444"
+        )
+        size_axes(bottom, [scores], percent=False, label=False)
         bottom.set_xlabel("nodes, N")
+    lower[0].set_yscale("log")
+    lower[0].yaxis.set_major_locator(FixedLocator([1, 2, 4, 8, 16]))
+    lower[0].yaxis.set_major_formatter("{x:g}")
+    lower[0].yaxis.set_minor_locator(NullLocator())
+    lower[0].set_ylim(0.9, max(2.2, lower[0].get_ylim()[1]))
     upper[0].set_ylabel(SOLVED)
-    lower[0].set_ylabel("fixed-point rule fails, %")
+    middle[0].set_ylabel("fixed-point rule fails, %")
+    lower[0].set_ylabel("iterations / depth")
     rules = [entry(look, linewidth=1.0) for look in RULES.values()]
     failures = [Line2D([], [], color="#444444", linestyle=style, label=name) for name, style in FAILURES.values()]
     legend_above(figure, [*rules, *failures], len(rules))
@@ -288,8 +316,10 @@ def _curve(axes: Axes, scores: Scores, kind: str, **settings: Any) -> None:
             axes.plot(seen, shares, **settings)  # pyrefly: ignore
 
 
+CHOSEN = "lowest validation loss"
 VARIANTS: dict[str, dict[str, Any]] = {
-    "as in the comparison": {"linestyle": "-", "linewidth": 0.8},
+    "the ladder's own settings": {"linestyle": "-", "linewidth": 0.8},
+    CHOSEN: {"linestyle": (0, (6, 1, 1, 1, 1, 1)), "linewidth": 1.2},
     "few names first": {"linestyle": (0, (6, 1.5)), "linewidth": 1.6, "alpha": 0.6},
     "4x the budget, or more": {"linestyle": (0, (4, 2)), "linewidth": 1.1},
     "without read-outs": {"linestyle": (0, (1, 1)), "linewidth": 1.2},
@@ -303,7 +333,7 @@ def _variant(scores: Scores) -> str | None:
     if scores.labels["budget"] > 1:
         return "4x the budget, or more"
     if scores.name in (scores.method, f"paper-{scores.method}"):
-        return "as in the comparison"
+        return "the ladder's own settings"
     if few_names(scores):
         return "few names first" if FEW_NAMES.keys() >= set(scores.labels["overrides"]) else None
     if away == ["read-outs"]:
@@ -320,7 +350,7 @@ def learning(groups: Groups) -> Figure:
     shown: set[str] = set()
     for axes, method in zip(panels, present, strict=False):
         for scores in of_methods(groups, [method]):
-            variant = _variant(scores)
+            variant = _variant(scores) or (CHOSEN if scores is best(groups, method) else None)
             if variant:
                 shown.add(variant)
                 kind = "right_number" if method == "cot" else "right_three"
@@ -335,7 +365,7 @@ def learning(groups: Groups) -> Figure:
     for axes in panels[::columns]:
         axes.set_ylabel("values right, %")
     handles = [Line2D([], [], color="#444444", label=name, **VARIANTS[name]) for name in VARIANTS if name in shown]
-    legend_above(figure, handles, len(handles))
+    legend_above(figure, handles, 3)
     return figure
 
 

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from latentloop.errors import UserError
 from latentloop.evaluate.metrics import wilson
 from latentloop.experiments.scores import Scores, comparable, least_loss
-from latentloop.report.palette import COLUMN, METHOD_LOOKS, PAGE, SMALLEST, TRAINED, Look
+from latentloop.report.palette import COLUMN, ENCODING_LOOKS, METHOD_LOOKS, PAGE, SMALLEST, TRAINED, Look
 
 T = TypeVar("T")
 Groups = Mapping[str, Scores]
@@ -34,7 +34,7 @@ LAYERS_FIXED = ("corrected",)
 """Methods whose claims are about the number of layers of their preset."""
 WHOLE = 100.0
 """Where an axis of percentages ends."""
-ENDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+ENDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 """Where it may end sooner: all that it shows is small."""
 
 
@@ -285,7 +285,19 @@ def percentage(share: float, end: float) -> str:
     return f"{100 * share:.{1 if end == WHOLE else 2}f}"
 
 
-def method_entries(methods: Iterable[str]) -> list[Line2D]:
-    """Return legend entries of methods, in the order of the ladder."""
-    present = set(methods)
-    return [entry(look) for name, look in METHOD_LOOKS.items() if name in present]
+def method_entries(groups: Groups, chosen: Mapping[str, Scores]) -> list[Line2D]:
+    """Return legend entries of the points chosen for methods, in the order of the ladder."""
+    return [entry(look, label=titled(groups, chosen[name])) for name, look in METHOD_LOOKS.items() if name in chosen]
+
+
+def titled(groups: Groups, scores: Scores) -> str:
+    """Name a point by its method, and by what tells it from the method's own point."""
+    first = own(groups, scores.method) or scores
+    parts = [METHOD_LOOKS[scores.method].label]
+    if scores.labels["encoding"] != first.labels["encoding"]:
+        parts.append(ENCODING_LOOKS[scores.labels["encoding"]].label)
+    if few_names(scores) and not few_names(first):
+        parts.append("few names first")
+    if (scores.labels["iterations"], scores.labels["layers"]) != (first.labels["iterations"], first.labels["layers"]):
+        parts.append(scores.labels["model"].split("-")[-1])
+    return ", ".join(parts)
