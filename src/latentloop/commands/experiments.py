@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +21,7 @@ from latentloop.experiments.table import EXPERIMENTS, experiment
 from latentloop.files import check_writable
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
     from latentloop.experiments.sweep import Board
@@ -93,7 +94,8 @@ def reproduce(
 ) -> None:
     """Run experiments: what is missing is trained and measured, what was cut off is resumed, what is stored is kept.
 
-    Without a name, the experiments are listed, with what is stored of each.
+    At the end figures are drawn, and the claims that the experiments are about are decided. Without a name, the experiments
+    are listed, with what is stored of each, and all claims.
 
     Args:
         names: Experiments, or single points of one, such as discrete-deberta with three seeds or discrete-deberta-seed0.
@@ -139,7 +141,10 @@ def reproduce(
     if left:
         stderr.print(f"not done: {', '.join(job.name for job in left)}")
         sys.exit(1)
-    _draw([experiment(name) for name in names], folder)
+    chosen = [experiment(name) for name in names]
+    _draw(chosen, folder)
+    for name, verdict, because in _verdicts(chosen, folder):
+        standard_output().print(f"{name}: {verdict}, because {because}")
 
 
 def _measure_claim(name: str, folder: Path) -> bool:
@@ -282,21 +287,40 @@ def _progress_table(board: "Board", jobs: Sequence[Job], standing: Mapping[str, 
         shown: dict[str, Any] = told.get(job.key, {})
         done = shown.get("step", 0)
         minutes = budget if not done else shown["seconds"] / 60 * (job.run.train.steps / done - 1)
-        left += 0 if word == "done" else minutes
+        left += 0 if word == "done" or isnan(minutes) else minutes  # of runs that are not timed, those that have begun
         if word == "running":
             until = "-" if isnan(minutes) else f"{minutes:.0f}"
             table.add_row(job.name, word, f"{done:,}", f"{job.run.train.steps:,}", until)
     count = sum(word == "done" for word in standing.values())
-    about = "" if isnan(left) else f"; about {left / max(workers, 1):.0f} minutes of training left"
+    begun = "" if all(job.point.scale in TIMED for job in jobs) else " of what has begun"
+    about = f"; about {left / max(workers, 1):.0f} minutes of training left{begun}" if left else ""
     table.caption = f"{count} of {len(jobs)} done{about}"
     return table
 
 
-def _overview(folder: Path) -> "Table":
-    """Return the table of experiments."""
+def _verdicts(chosen: Iterable[Experiment], folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield the claims that some experiments are about: name, verdict and why, by what is stored."""
+    from latentloop.experiments.claims import claims, decide
+    from latentloop.experiments.scores import load
+
+    results = load(folder, "laptop")
+    about = {point.name for one in chosen for point in one.points}
+    for name, claim in claims().items():
+        if about & {point.name for point in EXPERIMENTS[claim.experiment].points}:
+            verdict = decide(name, results)
+            yield name, f"{verdict.outcome}{', so far' if verdict.waiting else ''}", verdict.because
+
+
+def _overview(folder: Path) -> "Group":
+    """Return the tables of experiments and of claims."""
+    from rich.console import Group
+
     from latentloop.report.console import plain_table
 
     table = plain_table("experiment", "runs", "stored", "question")
     for name, one in EXPERIMENTS.items():
         table.add_row(name, str(len(one.jobs)), str(len(stored_results(one.jobs, folder))), one.question)
-    return table
+    decided = plain_table("claim", "verdict")
+    for name, verdict, _ in _verdicts(EXPERIMENTS.values(), folder):
+        decided.add_row(name, verdict)
+    return Group(table, "", decided)

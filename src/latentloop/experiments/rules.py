@@ -327,7 +327,7 @@ def _stable_first(evidence: Evidence) -> Decision:
         met=least >= 0.99 and not larger,
         opposite=larger,
         because=f"the least of all seeds and sizes is {percent(least)}; average over all sizes: {said(stable, sizes)}, "
-        f"the paper's method with the largest {said(second, sizes)}{_own_settings(evidence, others)}",
+        f"the paper's method with the largest {said(second, sizes)}{_own_settings(evidence, [second])}",
     )
 
 
@@ -343,11 +343,12 @@ def _fixed_point_halting(evidence: Evidence) -> Decision:
         furthest[scores.name] = max(differences, key=abs)
         lower[scores.name] = min(differences)
     shown = ", ".join(f"{name} {100 * difference:+.1f}" for name, difference in furthest.items())
+    more = [scores for one in three if (scores := evidence.longer(one.method))]
     return Decision(
         met=all(abs(difference) <= 0.01 + ROUNDING for difference in furthest.values()),
         opposite=sum(difference < -0.05 - ROUNDING for difference in lower.values()) >= 2,
         because=f"largest difference of fixpoint to the other rules, in points: {shown}; "
-        f"average solved: {', '.join(map(_in_and_out, three))}",
+        f"average solved: {', '.join(map(_in_and_out, [*three, *more]))}",
     )
 
 
