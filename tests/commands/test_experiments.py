@@ -15,6 +15,7 @@ from latentloop import cli
 from latentloop.commands import experiments
 from latentloop.errors import UserError
 from latentloop.experiments import measure
+from latentloop.experiments.claims import claims
 from latentloop.experiments.store import result_path, stored_results, write_result
 from latentloop.experiments.sweep import Board
 from latentloop.experiments.table import EXPERIMENTS, experiment
@@ -195,3 +196,10 @@ def test_the_slurm_example_is_a_sweep_that_can_be_submitted_again(tmp_path):
     assert [experiment(one) for one in given["names"]] == [EXPERIMENTS["paper"]]
     assert (given["storage"], given["weights"]) == (str(experiments.RUNS / experiments.JOURNAL), True)
     assert "submit the same file again" in " ".join(SLURM.read_text().replace("#", " ").split())
+
+
+def test_the_overview_has_every_experiment_and_every_claim(run):
+    code, out, _ = run("reproduce", "--folder", "nothing")
+    assert code == 0
+    assert {*EXPERIMENTS, *claims()} <= {line.split()[0] for line in out.splitlines() if line.strip()}
+    assert "not measured yet" in out

@@ -6,6 +6,7 @@ from experiment_documents import another, document, documents, encoded, everythi
 from latentloop.errors import UserError
 from latentloop.evaluate.metrics import wilson
 from latentloop.experiments.claims import claims, decide, decide_all, text
+from latentloop.experiments.jobs import Job
 from latentloop.experiments.rules import RULES
 from latentloop.experiments.scores import CONFIGURATIONS, OTHER_VALIDATION, comparable, grouped
 from latentloop.experiments.table import EXPERIMENTS, POINTS
@@ -85,6 +86,32 @@ def test_a_verdict_says_which_configurations_may_change_it():
     assert found.outcome == "reproduced"
     assert {"discrete-rope-seed0", "discrete-L4-seed0"} <= set(found.waiting)
     assert not {"discrete-unaided-seed0", "discrete-seed1", "continuous-4x-seed0"} & set(found.waiting)
+
+
+def test_points_are_read_with_all_seeds_of_the_table():
+    results = documents(**dict.fromkeys(CORRECTION, 0.5))
+    assert {"discrete-seed2", "corrected-seed2"} <= set(decide("correction-needs-layers", results).runs)
+    del results["discrete-seed2"]
+    assert decide("correction-needs-layers", results).missing == ("discrete-seed2",)
+
+
+def test_seeds_are_compared_with_their_own():
+    results = documents(feedforward=0.2, recurrent=0.1)
+    results["recurrent-seed2"] = document(Job(point=POINTS["recurrent"], seed=2), 0.3)
+    del results["recurrent-seed1"]
+    found = decide("recurrent-over-feedforward", results)
+    assert found.missing == ("recurrent-seed1",)
+    assert "10.00 % against 20.00 %, 30.00 % against 20.00 %" in found.so_far
+    results["feedforward-seed2"] = document(Job(point=POINTS["feedforward"], seed=2), 0.4)
+    assert "30.00 % against 40.00 %" in decide("recurrent-over-feedforward", results).so_far
+
+
+def test_a_methods_own_settings_stand_beside_its_best():
+    results = documents(
+        continuous=0.0, discrete={"solved": 0.9, "loss": 2.0}, discrete_rope={"solved": 0.1, "loss": 1.0}
+    )
+    assert "as the ladder sets it up: discrete 90.0 %" in decide("discrete-over-continuous", results).because
+    assert "as the ladder" not in decide("discrete-over-continuous", documents(continuous=0.0, discrete=0.9)).because
 
 
 def test_an_unknown_claim():

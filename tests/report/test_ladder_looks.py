@@ -12,6 +12,7 @@ from latentloop.experiments.table import POINTS
 from latentloop.report import ladder_methods
 from latentloop.report.ladder import caption, draw
 from latentloop.report.ladder_methods import problems_seen
+from latentloop.report.palette import METHOD_LOOKS
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +103,26 @@ def test_more_than_the_usual_budget_is_shown_where_iterations_are():
     assert heights == {0, 100}
     for name in ("halting", "iterations"):
         titles = [axes.get_title() for axes in draw(name, results).axes]
-        assert titles[:2] == ["corrected", "corrected, 4x"]
+        assert [title.split("\n")[0] for title in titles[:2]] == ["corrected", "corrected, 4x"]
+
+
+def test_figures_name_the_configuration_that_they_draw():
+    results = documents(discrete={"solved": 0.9, "loss": 2.0}, discrete_rope={"solved": 0.1, "loss": 1.0})
+    words = {text.get_text() for text in draw("compute", results).legends[0].get_texts()}
+    assert {"discrete, RoPE", "its preset"} <= words
+    assert draw("iterations", results).axes[0].get_title() == "discrete\nRoPE"
+    assert draw("halting", results).axes[0].get_title() == "discrete\nlocal (ours)"
+    assert "lowest validation loss" in {text.get_text() for text in draw("learning", results).legends[0].get_texts()}
+    alone = draw("compute", documents(discrete={"solved": 0.9, "loss": 1.0}, stable=1.0))
+    assert [text.get_text() for text in alone.legends[0].get_texts()] == ["discrete", "stable (ours)"]
+
+
+def test_halting_rules_look_unlike_any_method():
+    looks = {(look.color, look.marker) for look in ladder_methods.RULES.values()}
+    assert len(looks) == len(ladder_methods.RULES)
+    methods = METHOD_LOOKS.values()
+    assert not {color for color, _ in looks} & {look.color for look in methods}
+    assert not {marker for _, marker in looks} & {look.marker for look in methods}
 
 
 def test_one_seed_has_intervals_of_its_problems():
