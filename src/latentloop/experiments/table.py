@@ -27,6 +27,8 @@ ENCODINGS: dict[str, PositionsConfig] = {
     "deberta": DisentangledConfig(relative_width=128),
     "local": LocalConfig(),
 }
+LATENT_ENCODING = "rope"
+"""Of the encodings of ``discrete`` the one with the lowest validation loss: other latent methods are run with it too."""
 UNAIDED: dict[str, Any] = {"lookup_weight": 0.0, "partial_weight": 0.0}
 """The paper's own supervision: no auxiliary read-outs."""
 GLOBAL: dict[str, Any] = {"positions": ENCODINGS["deberta"], "first_heads": None, "lookup_noise": 0.0}
@@ -201,12 +203,15 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "encodings": Experiment(
         question="Which positional encoding suits which method?",
-        points=tuple(
-            _encoding(method, encoding)
-            for method in ("feedforward", "recurrent", "cot", "discrete")
-            for encoding in ENCODINGS
-            if encoding != "local"
-            or method in ("recurrent", "discrete")  # one look-up a block: no chain, no copied equation
+        points=(
+            *(
+                _encoding(method, encoding)
+                for method in ("feedforward", "recurrent", "cot", "discrete")
+                for encoding in ENCODINGS
+                if encoding != "local"
+                or method in ("recurrent", "discrete")  # one look-up a block: no chain, no copied equation
+            ),
+            *(_encoding(method, LATENT_ENCODING) for method in ("continuous", "corrected")),
         ),
         figures=(
             "lines-by-encoding",
