@@ -34,8 +34,8 @@ def sources() -> dict[str, Any]:
         kinds = ("evaluation", "certificate", "stress", "metrics")
         found[name] = {kind: _indexed(read_json(ROOT / "checkpoints" / name / f"{kind}.json")) for kind in kinds}
     found["studies"] = {folder.name: _study(folder) for folder in study_folders()}
-    found["derived"] = _derived(found)
     found["experiments"] = {name: one for scale in PAGE_SCALES for name, one in load(EXPERIMENTS, scale).items()}
+    found["derived"] = _derived(found)
     return found
 
 
@@ -78,6 +78,19 @@ def _derived(found: Mapping[str, Any]) -> dict[str, Any]:
         },
         "solve": {row["nodes"]: _spread(row["problems"]) for row in found["solving"]["asked"]},
         "explored": _explored(found["explorer"]),
+        "plain": _solved(found["experiments"]["discrete-plain-more-seed0"]),
+    }
+
+
+def _solved(result: Mapping[str, Any]) -> dict[str, int]:
+    """Return the largest size of which every problem is solved, and how many of the largest are, of how many."""
+    whole = max(row["nodes"] for row in result["rows"] if row["solved"] == 1)
+    last = result["rows"][-1]
+    return {
+        "whole": whole,
+        "last": last["nodes"],
+        "solved": round(last["solved"] * last["problems"]),
+        "of": last["problems"],
     }
 
 

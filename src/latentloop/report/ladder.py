@@ -230,7 +230,8 @@ FIGURES: dict[str, LadderFigure] = {
         title="Nothing built in: the learning curve",
         caption="Values right in training, of equations with one, two and three operands, for the discrete method with the "
         "paper's own supervision, architecture and nothing else, through a curriculum that begins with few names, in larger "
-        "batches; in one run sums begin among four nodes too. One seed each.",
+        "batches; in one run sums begin among four nodes too, and the last one goes on with the weights of the "
+        "first. One seed each.",
         repeats=None, experiments=("plain",), draw=comparisons.plain,
     ),
     "learning": LadderFigure(

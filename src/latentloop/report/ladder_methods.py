@@ -378,7 +378,8 @@ def plain(groups: Groups) -> Figure:
     for axes, scores in zip(panels, found, strict=True):
         for number, style in styles.items():
             _curve(axes, scores, f"right_{number}", color=METHOD_LOOKS[scores.method].color, **style)
-        axes.set_title(scores.name)
+        begun = "\n(goes on with given weights)" if "start" in scores.labels["overrides"] else ""
+        axes.set_title(scores.name + begun)
         axes.set_xlabel("problems seen, thousands")
         axes.set_xlim(left=0)
         percent_axis(axes)
