@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from latentloop.evaluate.metrics import wilson
-from latentloop.interpret.flow import MOVED
+from latentloop.interpret.flow import MOVED, Flow
 from latentloop.interpret.fourier import LEAST
 from latentloop.interpret.heads import OTHERS, Heads
 from latentloop.interpret.probes import OPERANDS
@@ -84,11 +84,13 @@ def name_groups(results: Mapping[str, Any]) -> Finding | str:
     ]
     moved = [g.moved for g in results["flow"].groups if g.kind == "names_at_rhs" and g.layer == 0]
     shared = f"; heads {first.names_shared} bring several names" if first.names_shared else ""
+    together = _together(results["flow"], 0, "names", "patched with another name")
     return Finding(
         holds=bool(all(groups.values()) and all(factor == "variable" for factor in copied)),
         evidence=f"groups {_listed(groups)}{shared}; they amplify {_unique(copied)} most",
         checked=bool(len(moved) == len(OPERANDS) and min(moved) >= MOVED),
-        check=f"patched with another name, {_percent(moved)} of answers move" if moved else "no group to patch",
+        check=(f"patched with another name, {_percent(moved)} of answers move" if moved else "no group to patch")
+        + together,
         number=_found(groups),
     )
 
@@ -104,13 +106,25 @@ def value_groups(results: Mapping[str, Any]) -> Finding | str:
     kinds = _unique([g.input for g in own])
     moved = [g.moved for g in results["flow"].groups if g.kind == "values_at_rhs" and g.layer == number]
     shared = f"; heads {last.shared} serve several operands, {last.mixed:.0%} of the variance" if last.shared else ""
+    together = _together(results["flow"], number, "values", "patched with another value")
     return Finding(
         holds=bool(last.disjoint and all(factor == "value" for factor in copied)),
         evidence=f"groups {_listed(groups)}{shared}; of {kinds} embeddings they amplify {_unique(copied)} most",
         checked=bool(len(moved) == len(OPERANDS) and min(moved) >= MOVED),
-        check=f"patched with another value, {_percent(moved)} of answers move" if moved else "no group to patch",
+        check=(f"patched with another value, {_percent(moved)} of answers move" if moved else "no group to patch")
+        + together,
         number=_found(groups),
     )
+
+
+def _together(flow: Flow, layer: int, kind: str, done: str) -> str:
+    """Say what heads that serve several operands move, alone and with an operand's own; nothing where there are none."""
+    said = []
+    for suffix, whose in (("shared", "heads that serve several"), ("together", "these and an operand's own")):
+        mine = [g for g in flow.groups if g.layer == layer and g.kind == f"{kind}_{suffix}"]
+        if mine:
+            said.append(f"{whose}, {done}: {', '.join(f'{g.operand} {g.moved:.0%}' for g in mine)}")
+    return "".join(f"; {one}" for one in said)
 
 
 def gather(results: Mapping[str, Any]) -> Finding | str:

@@ -33,7 +33,8 @@ class GroupFlow:
 
     layer: int
     kind: str
-    """names_at_rhs, values_at_rhs or lookups."""
+    """names_at_rhs or values_at_rhs: heads of this operand; names_shared or values_shared: heads that serve several;
+    names_together or values_together: both; lookups: where the operand stands."""
     operand: str
     heads: list[int]
     moved: float
@@ -104,6 +105,7 @@ def analyze(subject: Subject, heads: Heads) -> Flow:
     for found in moved.values():
         found[-1, :, :-1] = np.nan  # never used, and not patched
     by_group: dict[tuple[int, str, str], list[float]] = {}
+    members: dict[tuple[int, str, str], list[int]] = {}
     right: list[float] = []
     for number, scene in enumerate(subject.scenes(key=2)):
         rng = generator(subject.settings.seed, INTERPRET, 3, number)
@@ -122,15 +124,16 @@ def analyze(subject: Subject, heads: Heads) -> Flow:
                     for group, label, chosen in _groups(heads, layer, kind, operand):
                         share = pair.moved("head_out", layer, label, chosen)
                         by_group.setdefault((layer, group, OPERANDS[operand]), []).append(share)
+                        members[layer, group, OPERANDS[operand]] = chosen
     groups = [
         GroupFlow(
-            layer=layer,
-            kind=kind,
-            operand=operand,
-            heads=_heads(heads, layer, kind, operand),
+            layer=key[0],
+            kind=key[1],
+            operand=key[2],
+            heads=members[key],
             moved=float(np.mean(shares)),
         )
-        for (layer, kind, operand), shares in by_group.items()
+        for key, shares in by_group.items()
     ]
     return Flow(
         positions=positions,
@@ -165,14 +168,16 @@ class Pair:
 
 
 def _groups(heads: Heads, layer: int, kind: str, operand: int) -> list[tuple[str, str, list[int]]]:
-    """List what to patch in a layer for an operand: the kind of group, the token, and the heads."""
-    label = OPERANDS[operand]
-    kinds = [("names_at_rhs", RHS)] if kind == "name" else [("values_at_rhs", RHS), ("lookups", label)]
-    listed = [(group, place, _heads(heads, layer, group, label)) for group, place in kinds]
-    last = layer == len(heads.layers) - 1
-    return [(group, place, some) for group, place, some in listed if some and not (last and group == "lookups")]
-
-
-def _heads(heads: Heads, layer: int, kind: str, operand: str) -> list[int]:
-    found = getattr(heads.layers[layer], kind)
-    return found if kind == "lookups" else found[operand]
+    """List what to patch in a layer for an operand: the kind of group, the token, and the heads; no empty group."""
+    label, found = OPERANDS[operand], heads.layers[layer]
+    own, shared = (
+        (found.names_at_rhs[label], found.names_shared)
+        if kind == "name"
+        else (found.values_at_rhs[label], found.shared)
+    )
+    listed = [(f"{kind}s_at_rhs", RHS, own), (f"{kind}s_shared", RHS, shared)]
+    if own and shared:
+        listed.append((f"{kind}s_together", RHS, sorted(own + shared)))
+    if kind == "value" and layer < len(heads.layers) - 1:
+        listed.append(("lookups", label, found.lookups))
+    return [(group, place, some) for group, place, some in listed if some]

@@ -119,7 +119,7 @@ ANALYSES: dict[str, Analysis] = {
         needs=("heads",),
         conditions=PROBED,
         reads=("pairs",),
-        version=4,
+        version=5,
     ),
     "circuits": Analysis(
         title="What head groups copy",

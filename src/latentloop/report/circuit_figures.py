@@ -39,7 +39,15 @@ GROUP_COLORS = {
     "others": "#999999",
 }
 """A color for every group, told apart by everybody: blue, orange and green for operands, names darker than values."""
-GROUP_KINDS = {"names_at_rhs": "name", "values_at_rhs": "value", "lookups": "look-up"}
+GROUP_KINDS = {
+    "names_at_rhs": "name",
+    "names_shared": "name by shared heads",
+    "names_together": "name by own and shared heads",
+    "values_at_rhs": "value",
+    "values_shared": "value by shared heads",
+    "values_together": "value by own and shared heads",
+    "lookups": "look-up",
+}
 """What a group of heads brings."""
 FAINT = 0.1
 """Share of answers that move for an arrow to be drawn; the more of them, the thicker it is."""

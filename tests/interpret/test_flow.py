@@ -1,0 +1,45 @@
+"""Patches of groups of heads, and of all layers that may bring values to the right-hand side."""
+
+from dataclasses import replace
+
+import pytest
+
+from handmade import handmade
+from latentloop.interpret import flow, heads
+from latentloop.interpret.probes import OPERANDS
+from latentloop.interpret.subject import Settings, Size, Subject
+
+SETTINGS = Settings(scenes=1, rollouts=4, pairs=6)
+SIZE = Size(nodes=12, solved=1.0, tried={}, repeats=True, probes_right=1.0)
+
+
+@pytest.fixture(scope="module")
+def crowded():
+    """A model in whose last layer one head mixes operands, with the heads that are found in it."""
+    subject = Subject(trained=handmade("names", crowded=True, pinned=False), size=SIZE, settings=SETTINGS)
+    return subject, heads.analyze(subject)
+
+
+def test_heads_that_serve_several_operands_are_patched_alone_and_with_an_operands_own(crowded):
+    subject, found = crowded
+    assert found.layers[1].shared == [7]
+    patched = {(g.kind, g.operand): g for g in flow.analyze(subject, found).groups if g.layer == 1}
+    for place in ("VAR0", "VAR1"):
+        own, shared, together = (patched[f"values_{kind}", place] for kind in ("at_rhs", "shared", "together"))
+        assert shared.heads == [7]
+        assert together.heads == sorted([*own.heads, 7])
+        assert shared.moved == 0  # it mixes a little, and nothing reads what it brings
+        assert own.moved == together.moved == 1
+
+
+def test_a_group_that_is_shared_by_all_moves_answers_where_no_operand_has_its_own(crowded):
+    """As if no head had a group of its own: all that varies comes through those that are shared."""
+    subject, found = crowded
+    last = found.layers[1]
+    everyone = sorted(head for some in last.values_at_rhs.values() for head in some)
+    last = replace(last, values_at_rhs={**dict.fromkeys(OPERANDS, []), "others": everyone})
+    assert {0, 1, 2, 4, 5, 6} <= set(last.shared)
+    groups = flow.analyze(subject, replace(found, layers=[found.layers[0], last])).groups
+    mine = [g for g in groups if g.layer == 1]
+    assert {g.kind for g in mine} == {"values_shared"}
+    assert [g.moved for g in mine] == [1, 1, 1]
