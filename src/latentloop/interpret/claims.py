@@ -2,7 +2,8 @@
 
 A statement is supported only if its measurement holds and a causal check does too; it is not supported if either fails; it
 does not apply where an analysis it rests on does not, and is not computed where one was not run. "First" and "last" layer are
-meant literally: in a deeper model, what layers in between do supports neither.
+meant literally: in a deeper model, what layers in between do supports neither. Only of gathering all layers after the first
+are asked together.
 """
 
 from collections.abc import Callable, Mapping
@@ -70,10 +71,10 @@ STATEMENTS: dict[str, Statement] = {
         number="answers that move when its look-up heads are patched",
     ),
     "gather": Statement(
-        text="The last layer's attention brings all three values to the right-hand side",
+        text="Attention after the first layer brings all three values to the right-hand side",
         needs=("heads", "flow"),
         find=findings.gather,
-        number="answers that move when it is patched",
+        number="answers that move when it is patched in all of these layers",
     ),
     "first MLP": Statement(
         text="The first layer's MLP changes the residual stream little, and is not needed",

@@ -128,15 +128,14 @@ def _together(flow: Flow, layer: int, kind: str, done: str) -> str:
 
 
 def gather(results: Mapping[str, Any]) -> Finding | str:
-    """Judge whether the last layer's heads together bring all three values to the right-hand side."""
-    moved = results["flow"].attention["value"][-1, :, -1]
-    last = results["heads"].layers[-1]
-    ratio = last.by_value[:, -1].max(1)
+    """Judge whether the layers after the first together bring all three values to the right-hand side."""
+    moved, layers = results["flow"].gathered, results["heads"].layers
+    ratio = np.max([layer.by_value[:, -1].max(1) for layer in layers[min(1, len(layers) - 1) :]], axis=0)
     return Finding(
         holds=bool((ratio >= results["heads"].threshold).all()),
         evidence=f"largest relative variance by value of VAR0, VAR1, VAR2: {', '.join(f'{x:.2f}' for x in ratio)}",
         checked=bool(moved.min() >= MOVED),
-        check=f"all heads patched at the right-hand side: {_percent(moved)} of answers move",
+        check=f"all heads of these layers patched together at the right-hand side: {_percent(moved)} of answers move",
         number=f"{moved.min():.0%}",
     )
 

@@ -6,6 +6,7 @@ is what the arithmetic says of the patched value. What the first layer is for is
 what varies. Cost: two runs a patch, of some hundred probes each.
 """
 
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Literal
 
@@ -51,6 +52,9 @@ class Flow:
     last layer that nothing reads."""
     residual: dict[str, Float[ndarray, "layer operand position"]]
     """The same for the residual stream after a layer."""
+    gathered: Float[ndarray, "operand"]
+    """Share of answers that move with what the attention of all layers after the first, patched together, brings to the
+    right-hand side; of a model of one layer, with what that layer's brings."""
     groups: list[GroupFlow]
     right: float
     """Share of unpatched answers that are right."""
@@ -104,6 +108,7 @@ def analyze(subject: Subject, heads: Heads) -> Flow:
     moved = {(what, kind): np.zeros(shape) for what in ("attention", "residual") for kind in KINDS}
     for found in moved.values():
         found[-1, :, :-1] = np.nan  # never used, and not patched
+    gathered = np.zeros(MAX_FAN_IN)
     by_group: dict[tuple[int, str, str], list[float]] = {}
     members: dict[tuple[int, str, str], list[int]] = {}
     right: list[float] = []
@@ -113,6 +118,8 @@ def analyze(subject: Subject, heads: Heads) -> Flow:
             for operand in range(MAX_FAN_IN):
                 pair = Pair(subject, pairs(scene, operand, kind, rng, subject.settings.pairs))
                 right.append(pair.right)
+                if kind == "value":
+                    gathered[operand] += pair.moved_by_later() / subject.settings.scenes
                 for layer in range(layers):
                     for place, label in enumerate(positions):
                         if layer == layers - 1 and label != RHS:
@@ -139,6 +146,7 @@ def analyze(subject: Subject, heads: Heads) -> Flow:
         positions=positions,
         attention={kind: moved["attention", kind] for kind in KINDS},
         residual={kind: moved["residual", kind] for kind in KINDS},
+        gathered=gathered,
         groups=groups,
         right=float(np.mean(right)),
         pairs=subject.settings.pairs * subject.settings.scenes,
@@ -160,8 +168,21 @@ class Pair:
 
     def moved(self, name: str, layer: int, label: str, heads: list[int] | None = None) -> float:
         """Return the share of answers that become those of the other samples."""
+        return self._moved([self._patch(name, layer, label, heads)])
+
+    def moved_by_later(self) -> float:
+        """Return the same where attention at the right-hand side is patched in all layers after the first, or in the only one."""
+        layers = len(self.model.layers)
+        return self._moved([self._patch("head_out", layer, RHS) for layer in range(min(1, layers - 1), layers)])
+
+    def _patch(self, name: str, layer: int, label: str, heads: list[int] | None = None) -> AbstractContextManager:
         value: Tensor = self.seen[0, layer, name]
-        with patch(self.model, name, value, layer=layer, positions=[self.bench.position(label, layer)], heads=heads):
+        return patch(self.model, name, value, layer=layer, positions=[self.bench.position(label, layer)], heads=heads)
+
+    def _moved(self, patches: list[AbstractContextManager]) -> float:
+        with ExitStack() as stack:
+            for one in patches:
+                stack.enter_context(one)
             answers = self.bench.answers(slice(0, len(self.before))).numpy()
         able = self.after != self.before  # with some operations not all answers can move
         return float((answers == self.after)[able].mean()) if able.any() else 0.0
