@@ -68,7 +68,15 @@ def test_sharpness_is_judged_where_the_circuit_needs_it(kind, sizes, first, last
     links = {"look-up": curves, "name": wide, "value": wide}
     if kind != "look-up":
         links = {"look-up": wide, "name": curves, "value": [wide[0], curves[1]]}
-    found = SimpleNamespace(sizes=sizes, at_rhs=[None, None], links=links, solved=1.0, sharpened=[1.0, 1.0])
+    found = SimpleNamespace(
+        sizes=sizes,
+        at_rhs=[None, None],
+        links=links,
+        solved=1.0,
+        sharpened=[1.0, 1.0],
+        largest=1.0,
+        largest_sharpened=[1.0, 1.0],
+    )
     finding = STATEMENTS["length"].find({"sharpness": found, "flow": SimpleNamespace(first_layer=kind)})
     assert finding == verdict if isinstance(finding, str) else (finding.holds and finding.checked) == verdict
 

@@ -17,7 +17,7 @@ from latentloop.interpret.probes import OPERANDS
 from latentloop.interpret.sharpness import LINKS
 
 KEPT = 0.9
-"""Least share of problems still solved without a part that is not needed."""
+"""Least share of problems still solved, or values right, without a part that is not needed."""
 SUFFICIENT = 0.99
 """Share of triples right, for frequencies to suffice."""
 FEW = 0.6
@@ -316,11 +316,14 @@ def stays_sharp(results: Mapping[str, Any]) -> Finding | str:
         for (link, layer), curve in zip(needed, curves, strict=True)
     ]
     left = min(found.sharpened[layer] for _, layer in needed)
+    largest = [found.largest_sharpened[layer] for _, layer in needed]
+    same = all(_unharmed(share, found.largest) and _unharmed(found.largest, share) for share in largest)
     return Finding(
         holds=bool(max(curve.max() for curve in curves) <= SHARP),
         evidence=f"entropy of the head that does it, {'; '.join(said)}",
-        checked=bool(_unharmed(left, found.solved) and found.solved > BROKEN),
-        check=f"with scores a hundred times as large, {left:.0%} of problems are solved, {found.solved:.0%} as they are",
+        checked=bool(_unharmed(left, found.solved) and found.solved > BROKEN and same),
+        check=f"with scores a hundred times as large, {left:.0%} of problems are solved, {found.solved:.0%} as they are; at "
+        f"N = {found.sizes[-1]}, {_percent(largest)} of values are right, {found.largest:.0%} as they are",
         number=f"{max(curve[-1] for curve in curves):.2f} nats",
     )
 

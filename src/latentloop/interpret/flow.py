@@ -171,7 +171,7 @@ class Pair:
         return self._moved([self._patch(name, layer, label, heads)])
 
     def moved_by_later(self) -> float:
-        """Return the same where attention at the right-hand side is patched in all layers after the first, or in the only one."""
+        """Return the same for attention at the right-hand side in all layers after the first together, or in the only one."""
         layers = len(self.model.layers)
         return self._moved([self._patch("head_out", layer, RHS) for layer in range(min(1, layers - 1), layers)])
 

@@ -4,7 +4,8 @@ Entropies are means over right-hand sides and over operands, in nats, each at th
 (where the number of iterations is fixed: all of them at the last one). Three links between tokens are what circuits are made
 of; for each, wherever an equation has such an operand, the head counts that attends to the token in question most, as heads
 may share the work out. A layer that looks things up should not mind if all scores are multiplied by a large number; one that
-mixes on purpose does. Cost: a few problems of every size, and a roll-out for each layer.
+mixes on purpose does. Sizes go up to as many nodes as there are names, also where the model fails: if attention disperses
+there, sharper attention changes what it answers. Cost: a few problems of every size, and two roll-outs for each layer.
 """
 
 from collections import defaultdict
@@ -17,6 +18,7 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
+from latentloop.errors import UserError
 from latentloop.interpret.ablation import ablation_problems, solved_share
 from latentloop.interpret.nodes import at_nodes, computed_everywhere
 from latentloop.interpret.subject import SIZES, Subject
@@ -28,7 +30,9 @@ from latentloop.task.splits import published_problems
 from latentloop.tokens.state import Layout, encode_state, with_values
 
 PROBLEMS = 4
-"""Of each size."""
+"""Of each size, at most, and of the largest one to be solved with sharper attention."""
+NODES = 256
+"""Nodes of each size that entropies are of, at most: of large sizes there are fewer problems."""
 LINKS = {
     "look-up": "from an operand to where it is defined",
     "name": "from a right-hand side to an operand",
@@ -56,6 +60,11 @@ class Sharpness:
     sharpened: list[float]
     """Share of problems solved when one layer's scores are multiplied, for each layer."""
     nodes: int
+    """Nodes of these problems."""
+    largest: float
+    """Share of values right in problems of the largest size, as the model is: ..."""
+    largest_sharpened: list[float]
+    """... and when one layer's scores are multiplied."""
 
 
 def entropy(pattern: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows"]:
@@ -65,20 +74,21 @@ def entropy(pattern: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows"]:
 
 @torch.inference_mode()
 def analyze(subject: Subject) -> Sharpness:
-    """Measure every size that the model has names for."""
-    sizes = sorted(size for size in SIZES if 8 <= size <= max(subject.size.nodes, 8) and size <= subject.task.names)
+    """Measure every size that the model has names, and positions, for."""
     layers = len(subject.model.layers)
-    found = [[_problem(subject, size, number) for number in range(PROBLEMS)] for size in sizes]
+    sizes, found = _by_size(subject)
 
     def by_size(layer: int, what: str) -> Float[ndarray, "size *more"] | None:
         known = [[x for one in some if (x := one[layer][what]) is not None] for some in found]
         return np.stack([np.mean(some, axis=0) for some in known]) if all(known) else None
 
     problems = ablation_problems(subject)
-    sharpened = []
+    largest = published_problems(subject.task, sizes[-1], PROBLEMS)
+    sharpened, largest_sharpened = [], []
     for layer in range(layers):
         with patch(subject.model, "scores", lambda scores: scores * SHARPER, layer=layer):
             sharpened.append(solved_share(subject, problems)[0])
+            largest_sharpened.append(solved_share(subject, largest)[1])
     return Sharpness(
         sizes=sizes,
         at_rhs=[by_size(layer, "rhs") for layer in range(layers)],  # pyrefly: ignore
@@ -88,7 +98,25 @@ def analyze(subject: Subject) -> Sharpness:
         solved=solved_share(subject, problems)[0],
         sharpened=sharpened,
         nodes=problems.width,
+        largest=solved_share(subject, largest)[1],
+        largest_sharpened=largest_sharpened,
     )
+
+
+def _by_size(subject: Subject) -> tuple[list[int], list[list[list[dict[str, ndarray | None]]]]]:
+    """Return the sizes that can be measured, from small to large, and for each of them what its problems give."""
+    names = subject.task.names
+    sizes, found = [], []
+    for size in sorted(size for size in SIZES if size <= names) or [subject.size.nodes]:
+        count = max(1, min(PROBLEMS, NODES // size))
+        try:
+            found.append([_problem(subject, size, number) for number in range(count)])
+        except UserError:  # longer than its absolute positions reach, as are all larger ones
+            if not sizes:
+                raise
+            break
+        sizes.append(size)
+    return sizes, found
 
 
 def _problem(subject: Subject, size: int, number: int) -> list[dict[str, ndarray | None]]:
@@ -143,8 +171,9 @@ def _iterations(subject: Subject, problems: Problems, deepest: int) -> Iterator[
                 update(model, given, layout)
             yield iteration, [seen[0, layer, "pattern"] for layer in range(len(model.layers))], layout
         return
-    with capture(model, ["pattern"]) as seen:
-        for _ in iterate(model, state, layout, Fixed(times)):
-            pass
-    for iteration in range(1, times + 1) if model.method.row.adaptive else (times,):
-        yield iteration, [seen[iteration - 1, layer, "pattern"] for layer in range(len(model.layers))], layout
+    steps = iterate(model, state, layout, Fixed(times))
+    for iteration in range(1, times + 1):
+        with capture(model, ["pattern"]) as seen:  # of one iteration: those of all would fill the memory
+            next(steps)
+        if model.method.row.adaptive or iteration == times:
+            yield iteration, [seen[iteration - 1, layer, "pattern"] for layer in range(len(model.layers))], layout
