@@ -154,7 +154,7 @@ ANALYSES: dict[str, Analysis] = {
         kind=residual.Changes,
         run=lambda subject, results: residual.analyze(subject),
         conditions=(*PROBED, _has_mlp),
-        version=3,
+        version=4,
     ),
     "embeddings": Analysis(
         title="New-value embeddings",
@@ -191,7 +191,7 @@ ANALYSES: dict[str, Analysis] = {
         kind=sharpness.Sharpness,
         run=lambda subject, results: sharpness.analyze(subject),
         conditions=(_latent,),
-        version=5,
+        version=6,
     ),
     "recompute": Analysis(
         title="After it is done",

@@ -1,6 +1,7 @@
 """How much does each MLP change the residual stream? |before - after| / |before| at the right-hand side of probes.
 
-Cost: one run of 256 probes.
+Probes differ in all that a probe has: which nodes are its operands, their values, and its own name. A first layer that brings
+neither names nor values to the right-hand side still sees its name. Cost: one run of 256 probes.
 """
 
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from latentloop.config import MAX_FAN_IN
+from latentloop.interpret.heads import FREE_NAMES
+from latentloop.interpret.probes import Probes, Scene
 from latentloop.interpret.shared import Bench
 from latentloop.interpret.subject import INTERPRET, Subject
 from latentloop.model.capture import capture
@@ -34,14 +37,22 @@ def relative_change(before: torch.Tensor, added: torch.Tensor) -> torch.Tensor:
     return added.norm(dim=-1) / before.norm(dim=-1)
 
 
+def varied_probes(scene: Scene, count: int, rng: np.random.Generator) -> Probes:
+    """Return probes of other operands, values and right-hand sides each; names that are free, where there are any."""
+    names = scene.base.names[0]
+    values = rng.integers(0, scene.task.modulus, (count, MAX_FAN_IN))
+    nodes = np.stack([rng.permutation(scene.nodes)[: MAX_FAN_IN + 1] for _ in range(count)])
+    rhs = rng.choice(scene.free, count) if len(scene.free) else names[nodes[:, -1]]  # not that of an operand
+    return scene.probes(values=values, chosen=nodes[:, :MAX_FAN_IN], rhs=rhs.astype(np.int64))
+
+
 def analyze(subject: Subject) -> Changes:
-    """Measure 256 probes with random values."""
+    """Measure 256 probes that have little in common."""
     model = subject.model
     parts: list[list[np.ndarray]] = []
-    for number, scene in enumerate(subject.scenes(key=4)):
+    for number, scene in enumerate(subject.scenes(key=4, free=FREE_NAMES)):
         rng = generator(subject.settings.seed, INTERPRET, 5, number)
-        count = -(-SAMPLES // subject.settings.scenes)
-        bench = Bench(model, scene.probes(values=rng.integers(0, subject.task.modulus, (count, MAX_FAN_IN))))
+        bench = Bench(model, varied_probes(scene, -(-SAMPLES // subject.settings.scenes), rng))
         for rows in bench.chunks():
             with capture(model, ["resid_mid", "mlp_out"]) as seen:
                 bench.answers(rows)
