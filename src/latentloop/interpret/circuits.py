@@ -2,8 +2,9 @@
 
 The OV matrix of a group is the sum over its heads of W_V W_O. Inputs are embeddings after the layer's own LayerNorm, without
 its bias, as attention sees them; the raw product is kept too. Where the first layer looks values up, as patching tells,
-the matrix of the last layer is also multiplied by that of the look-up; no LayerNorm lies between the two, as it would bring
-all factors to one norm, where in the model they are scaled together. Cost: none, weights alone.
+the matrix of the next layer is also multiplied by that of the look-up; no LayerNorm lies between the two, as it would bring
+all factors to one norm, where in the model they are scaled together. Where an MLP lies between the two, weights alone do not
+tell what of a value that was looked up is copied. Cost: none, weights alone.
 """
 
 from dataclasses import dataclass
@@ -32,10 +33,12 @@ class GroupCopies:
     """By input (normed, raw, looked up) and factor: |W x| / |x| for each embedding x."""
     input: str
     """The kind of input that is judged: normed, or looked up where the group reads what a look-up brought."""
-    copied: str
-    """The factor of it that is amplified most."""
+    copied: str | None
+    """The factor of it that is amplified most; None where weights alone do not tell what the group reads."""
     margin: float
     """Its mean amplification over that of the next factor."""
+    unknown: str
+    """Why weights do not tell; empty where they do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +85,13 @@ def looked_up(
     return x @ ov_matrix(model, 0, heads.layers[0].lookups).mT
 
 
+def look_up_unknown(model: Transformer, layer: int) -> str:
+    """Return why weights alone do not tell what a layer reads of a value that the first layer looked up, or nothing."""
+    if layer > 1:
+        return "the model has layers between the look-up and this one"
+    return "values that were looked up pass through the first layer's MLP" if len(model.layers[0].mlps) else ""  # pyrefly: ignore
+
+
 def analyze(subject: Subject, heads: Heads, flow: Flow) -> Copies:
     """Put all embeddings through the OV matrices of all groups."""
     model, embeddings = subject.model, factor_embeddings(subject.model)
@@ -90,6 +100,7 @@ def analyze(subject: Subject, heads: Heads, flow: Flow) -> Copies:
     for number, layer in enumerate(heads.layers):
         last = number == len(heads.layers) - 1
         for group, chosen in layer.groups(last=last).items():
+            unknown = look_up_unknown(model, number) if number and lookups and group.startswith("value") else ""
             by_input = {
                 kind: {factor: norm_amplification(matrix, x).cpu().numpy() for factor, x in inputs.items()}
                 for kind, (matrix, inputs) in _inputs(model, lookups, number, chosen, embeddings).items()
@@ -104,8 +115,9 @@ def analyze(subject: Subject, heads: Heads, flow: Flow) -> Copies:
                     heads=chosen,
                     amplification=by_input,
                     input=kind,
-                    copied=best,
+                    copied=None if unknown else best,
                     margin=float(means[best] / max(means[second], 1e-12)),
+                    unknown=unknown,
                 )
             )
     return Copies(groups=found, factors=list(FACTORS))
@@ -119,6 +131,6 @@ def _inputs(
     norms = [model.layers[number].attention_norm for number in (layer, 0)]
     own, first = ({f: normed(x, norm) for f, x in embeddings.items()} for norm in norms)  # pyrefly: ignore
     found = {"normed": (matrix, own), "raw": (matrix, embeddings)}
-    if layer and lookups:  # embeddings as they come through the look-up
+    if layer and lookups and not look_up_unknown(model, layer):  # embeddings as they come through the look-up
         found["looked up"] = matrix @ ov_matrix(model, 0, lookups), first
     return found

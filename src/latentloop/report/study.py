@@ -251,6 +251,7 @@ def _numbers(analysis: str, result: Any) -> list[Number]:
                     detail=f"over the next factor, {one.input}",
                 )
                 for one in result.groups
+                if one.copied is not None
             ]
         case "sinks":
             return [
