@@ -136,9 +136,11 @@ def test_false_alarms_are_those_of_right_values():
 def test_geometry_is_that_of_the_vectors_that_are_exchanged():
     def judged(name, modulus):
         fitted = SimpleNamespace(vectors=np.zeros((3, modulus + 1, 4)))
+        changes = SimpleNamespace(right=1.0, exchanged=1.0, turned=1.0, shuffled=0.1, unshared=1.0)
         found = SimpleNamespace(
             main=fitted,
-            moved=1.0,
+            changes=changes,
+            unknown="operands share heads",
             circulant={"weights": 1.0, "measured": 0.2},
             orthogonality={"measured": 0.9},
         )

@@ -8,13 +8,13 @@ import pytest
 
 from handmade import HEADS, handmade
 from latentloop.evaluate.pretrained import LatentLoop
-from latentloop.interpret import findings, flow, heads
+from latentloop.interpret import embeddings, findings, flow, heads
 from latentloop.interpret.probes import OPERANDS
 from latentloop.interpret.subject import Settings, Size, Subject, find_size
 from latentloop.model.build import build_model, weights_of
 from latentloop.train.checkpoint import Checkpoint
 
-SETTINGS = Settings(scenes=1, rollouts=4, pairs=6)
+SETTINGS = Settings(scenes=1, rollouts=4, pairs=6, samples=160)
 SIZE = Size(nodes=12, solved=1.0, tried={}, repeats=True, probes_right=1.0)
 
 
@@ -80,3 +80,7 @@ def test_values_that_come_in_two_layers_are_gathered_all_the_same():
     assert finding.holds
     assert finding.checked
     assert findings.names({"heads": found, "flow": result}).checked
+    values = embeddings.analyze(subject, found, result)  # of the stream: the last layer's heads add two values of three
+    assert values.stream
+    assert values.changes.exchanged == values.changes.unshared == 1
+    assert values.main.explained > 0.99

@@ -85,13 +85,13 @@ STATEMENTS: dict[str, Statement] = {
     "circulant": Statement(
         text="The vectors of one operand's values lie on circles: their similarity depends on differences modulo p",
         needs=("embeddings",),
-        find=findings.geometry("circulant"),
+        find=findings.circulant,
         number="circulant score",
     ),
     "orthogonal": Statement(
         text="The vectors of different operands are orthogonal",
         needs=("embeddings",),
-        find=findings.geometry("orthogonality"),
+        find=findings.orthogonal,
         number="orthogonality score",
     ),
     "sums": Statement(

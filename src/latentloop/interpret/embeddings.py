@@ -2,8 +2,9 @@
 
 From weights, new_value_i(v) is the OV matrix of operand i's group times the embedding of v (through the look-up, where the
 first layer is one); where operands have no heads of their own, all heads count, each with its mean attention to where it
-reads the value: the operand, or where that is defined. Measured, it is
-what the last layer's attention adds when operand i is worth v: outputs for random values are fitted by a constant and one
+reads the value: the operand, or where that is defined. Where values that were looked up pass through an MLP, weights do not
+tell. Measured, it is what the last layer's attention adds when operand i is worth v (in models of more than two layers, what
+the stream has more then): outputs for random values are fitted by a constant and one
 vector for each operand and value, whose mean over numbers is 0. A circulant similarity depends on v - w alone; what that
 explains of the similarities off the diagonal is the circulant score. Cost: 1,024 probes for each kind of equation.
 """
@@ -19,19 +20,19 @@ from numpy import ndarray
 from torch import Tensor
 
 from latentloop.config import MAX_FAN_IN, TaskConfig
-from latentloop.interpret.circuits import factor_embeddings, looked_up, normed, ov_matrix
+from latentloop.interpret.circuits import factor_embeddings, look_up_unknown, looked_up, normed, ov_matrix
 from latentloop.interpret.flow import Flow
+from latentloop.interpret.geometry import Changes, change
 from latentloop.interpret.heads import Heads
-from latentloop.interpret.probes import OPERANDS, RHS, Probes
+from latentloop.interpret.probes import OPERANDS, Probes
 from latentloop.interpret.shared import Bench
 from latentloop.interpret.sinks import whole_pattern
 from latentloop.interpret.subject import INTERPRET, Subject
-from latentloop.model.capture import capture, patch
+from latentloop.model.capture import capture
 from latentloop.task.graph import EMPTY
 from latentloop.task.splits import generator
 from latentloop.tokens.state import encode_state
 
-EXCHANGES = 64
 ALIKE = 0.01
 """Standard deviation of similarities below which they are taken to be all the same."""
 
@@ -55,8 +56,7 @@ class NewValues:
     symbols: list[str]
     """Of the value factor: numbers, N/A, empty."""
     similarity: Float[ndarray, "row row"] | None
-    """Cosines of the vectors from weights, operand by operand; None where weights alone do not tell: with more than two
-    layers, or where operands share heads and it is not known what these read."""
+    """Cosines of the vectors from weights, operand by operand; None where weights alone do not tell."""
     raw_similarity: Float[ndarray, "row row"] | None
     """The same without any LayerNorm."""
     measured: dict[str, Additive]
@@ -67,11 +67,16 @@ class NewValues:
     """Mean circulant score of the operands: of ``weights``, ``raw`` and ``measured`` vectors."""
     orthogonality: dict[str, float]
     """1 - the largest absolute cosine of a vector with any of another operand, on average."""
-    moved: float
-    """Share of answers that move as the arithmetic says when one measured vector is exchanged for another."""
+    changes: Changes
+    """Answers when measured vectors are changed."""
     grouped: bool
     """Whether measured vectors are those of each operand's own heads, or of all heads together, as where some serve several."""
+    stream: bool
+    """Whether they are those of the whole stream that the last MLPs read, as with more than two layers."""
     heads: list[list[int]]
+    """Of each operand; all of the last layer's where it has none of its own."""
+    unknown: str
+    """Why there are no vectors from weights; empty where there are."""
 
     @property
     def main(self) -> Additive:
@@ -109,6 +114,16 @@ def orthogonality_score(similarity: Float[ndarray, "row row"], operands: int = 3
     which = np.arange(len(similarity)) // (len(similarity) // operands)
     elsewhere = np.where(which[:, None] != which, np.abs(similarity), 0)
     return float(1 - elsewhere.max(1).mean())
+
+
+def weights_unknown(subject: Subject, heads: Heads, flow: Flow) -> str:
+    """Return why weights alone do not tell what the last layer adds for a value, or nothing."""
+    if len(heads.layers) > 2:
+        return "the model has layers between the first and the last"
+    if not heads.layers[-1].disjoint and flow.first_layer == "neither":
+        return "operands share heads, and it is not known what these read"
+    last = len(heads.layers) - 1
+    return look_up_unknown(subject.model, last) if flow.first_layer == "look-up" else ""
 
 
 def new_values(subject: Subject, heads: Heads, flow: Flow, *, raw: bool) -> Float[Tensor, "operand symbol width"]:
@@ -150,12 +165,15 @@ def analyze(subject: Subject, heads: Heads, flow: Flow) -> NewValues:
     every = sorted({head for some in groups.values() for head in some})
     chosen = [groups[place] if grouped else every for place in OPERANDS]
     similarities: dict[str, ndarray] = {}
-    known = grouped or flow.first_layer != "neither"
-    if len(heads.layers) <= 2 and known:
+    unknown, stream = weights_unknown(subject, heads, flow), len(heads.layers) > 2
+    if not unknown:
         for kind, raw in (("weights", False), ("raw", True)):
             vectors = new_values(subject, heads, flow, raw=raw).flatten(0, 1).cpu().numpy().astype(np.float64)
             similarities[kind] = cosines(vectors)
-    measured = {" ".join(operations): measure(subject, chosen, operations) for operations in patterns(subject.task)}
+    measured = {
+        " ".join(operations): measure(subject, None if stream else chosen, operations)
+        for operations in patterns(subject.task)
+    }
     main = measured[" ".join([subject.task.operations[0]] * (MAX_FAN_IN - 1))]
     numbers = main.vectors[:, :modulus]
     similarities["measured"] = cosines(numbers.reshape(-1, numbers.shape[-1]))
@@ -168,9 +186,11 @@ def analyze(subject: Subject, heads: Heads, flow: Flow) -> NewValues:
         measured_similarity=similarities["measured"],
         circulant={kind: _mean_circulant(found, modulus) for kind, found in similarities.items()},
         orthogonality={kind: orthogonality_score(found) for kind, found in similarities.items()},
-        moved=exchange(subject, main),
-        grouped=grouped,
+        changes=change(subject, main.vectors),
+        grouped=grouped and not stream,
+        stream=stream,
         heads=chosen,
+        unknown=unknown,
     )
 
 
@@ -180,8 +200,11 @@ def patterns(task: TaskConfig) -> Iterator[tuple[str, ...]]:
         yield from product(task.operations, repeat=operands - 1)
 
 
-def measure(subject: Subject, chosen: list[list[int]], operations: tuple[str, ...]) -> Additive:
-    """Fit what each operand's heads add at the right-hand side of probes with these operations and random values."""
+def measure(subject: Subject, chosen: list[list[int]] | None, operations: tuple[str, ...]) -> Additive:
+    """Fit what each operand's heads add at the right-hand side of probes with these operations and random values.
+
+    Without heads ``chosen``, fit all that the last MLPs read there, as it differs from the scene's mean.
+    """
     modulus, scenes, operands = subject.task.modulus, list(subject.scenes(key=7)), len(operations) + 1
     outputs, designs = [], []
     for number, scene in enumerate(scenes):
@@ -190,20 +213,27 @@ def measure(subject: Subject, chosen: list[list[int]], operations: tuple[str, ..
             0, modulus + 1, (-(-subject.settings.samples // len(scenes)), MAX_FAN_IN)
         )  # the last one is empty
         values = np.where(symbols == modulus, EMPTY, symbols)
-        found = _added(subject, scene.probes(values=values, operations=operations, operands=operands))
-        outputs.append(np.stack([found[:, some].sum(1).double().numpy() for some in chosen[-operands:]]))
-        designs.append(np.eye(modulus + 1)[symbols[:, -operands:]].reshape(len(symbols), -1))
+        probes = scene.probes(values=values, operations=operations, operands=operands)
+        design = np.eye(modulus + 1)[symbols[:, -operands:]].reshape(len(symbols), -1)
+        if chosen is None:
+            found = _captured(subject, probes, "resid_mid").double().numpy()
+            outputs.append(np.stack([found - found.mean(0)] * operands))
+            design = design - design.mean(0)
+        else:
+            found = _captured(subject, probes, "head_out")
+            outputs.append(np.stack([found[:, some].sum(1).double().numpy() for some in chosen[-operands:]]))
+        designs.append(design)
     return fit(np.concatenate(outputs, axis=1), np.concatenate(designs), modulus)
 
 
-def _added(subject: Subject, probes: Probes) -> Float[Tensor, "sample head width"]:
-    """Return what each head of the last layer adds at the right-hand side."""
+def _captured(subject: Subject, probes: Probes, name: str) -> Float[Tensor, "sample *head width"]:
+    """Return an activation of the last layer at the right-hand side."""
     bench, last = Bench(subject.model, probes), len(subject.model.layers) - 1
     parts = []
     for rows in bench.chunks():
-        with capture(subject.model, ["head_out"], layers=[last]) as seen:
+        with capture(subject.model, [name], layers=[last]) as seen:
             bench.answers(rows)
-        parts.append(seen[0, last, "head_out"][:, :, -1].cpu())
+        parts.append(seen[0, last, name][..., -1, :].cpu())
     return torch.cat(parts)
 
 
@@ -224,28 +254,6 @@ def fit(
         missed += float(((output - columns @ found) ** 2).sum())
         total += float(((output - output.mean(0)) ** 2).sum())
     return Additive(mean=np.stack(means), vectors=np.stack(vectors), explained=1 - missed / max(total, 1e-30))
-
-
-def exchange(subject: Subject, fitted: Additive) -> float:
-    """Add the difference of two numbers' vectors to the stream at the right-hand side; return how often the answer follows."""
-    moved = []
-    modulus, last = subject.task.modulus, len(subject.model.layers) - 1
-    vectors = torch.from_numpy(fitted.vectors).to(subject.model.norm.weight)
-    for number, scene in enumerate(subject.scenes(key=7)):
-        rng = generator(subject.settings.seed, INTERPRET, 13, number)
-        values = rng.integers(0, modulus, (EXCHANGES, MAX_FAN_IN))
-        which = rng.integers(0, MAX_FAN_IN, EXCHANGES)
-        rows = np.arange(EXCHANGES)
-        other = values.copy()
-        other[rows, which] = (values[rows, which] + rng.integers(1, modulus, EXCHANGES)) % modulus
-        bench = Bench(subject.model, scene.probes(values=values), chunk=EXCHANGES)
-        change = vectors[which, other[rows, which]] - vectors[which, values[rows, which]]
-        place = [bench.position(RHS, last)]
-        with patch(subject.model, "resid_mid", lambda x, c=change: x + c[:, None], layer=last, positions=place):
-            answers = bench.answers().numpy()
-        wanted = scene.probes(values=other).answers
-        moved.append((answers == wanted)[wanted != bench.probes.answers])
-    return float(np.concatenate(moved).mean())
 
 
 def _mean_circulant(similarity: ndarray, modulus: int) -> float:

@@ -3,9 +3,10 @@
 At every right-hand side and iteration of plain problems: does the first layer's group attend where it should (0.9 of its
 attention; where heads share the work out, that of the head which does it), is what the last layer's heads add what
 the operands' values give (cosine 0.9, of measured new-value embeddings), is the decoded value what the model's own state
-gives? The first that fails is the source. Where every operand has last-layer heads of its own, the paper's cosine is
-counted too: that with the OV matrix of these heads times the value's embedding. Where depth >= iteration the value is still
-to be computed; where depth < iteration it is there already. Cost: one roll-out of all problems with attention kept.
+gives? The first that fails is the source. Where every operand has last-layer heads of its own, and weights tell what these
+read, the paper's cosine is counted too: that with the OV matrix of these heads times the value's embedding. Where depth >=
+iteration the value is still to be computed; where depth < iteration it is there already. Cost: one roll-out of all problems
+with attention kept.
 """
 
 from dataclasses import dataclass
@@ -68,7 +69,8 @@ class Errors:
     cosine_edges: Float[ndarray, "edge"]
     cosine: Int[ndarray, "row operand correct bin"]
     weights_cosine: Int[ndarray, "row operand correct bin"] | None
-    """The same with vectors from weights, as in the paper; None where an operand has no heads of its own."""
+    """The same with vectors from weights, as in the paper; None where an operand has no heads of its own, or weights do not
+    tell what these read."""
     weights_counts: dict[str, int] | None
     """Wrong values by source, told by that cosine."""
 
@@ -142,7 +144,7 @@ class _Tally:
         self.counts, self.weights_counts = (np.zeros(len(SOURCES), np.int64) for _ in range(2))
         self.own = [heads.layers[-1].values_at_rhs[place] for place in OPERANDS]
         self.expected = (
-            new_values(subject, heads, flow, raw=False) if values.grouped else None
+            new_values(subject, heads, flow, raw=False) if values.grouped and not values.unknown else None
         )  # [operand, symbol, width]
         self.checked = 0
 

@@ -103,13 +103,18 @@ def value_groups(results: Mapping[str, Any]) -> Finding | str:
     mine = [g for g in results["circuits"].groups if g.layer == number]
     own = [g for g in mine if g.group.removeprefix("value of ") in OPERANDS]
     copied = [g.copied for g in own]
-    kinds = _unique([g.input for g in own])
+    unknown = _unique([g.unknown for g in own if g.unknown])
+    told = (
+        f"of {_unique([g.input for g in own])} embeddings they amplify {_unique([one for one in copied if one])} most"
+    )
+    if None in copied:
+        told = f"weights do not tell what they amplify: {unknown}"
     moved = [g.moved for g in results["flow"].groups if g.kind == "values_at_rhs" and g.layer == number]
     shared = f"; heads {last.shared} serve several operands, {last.mixed:.0%} of the variance" if last.shared else ""
     together = _together(results["flow"], number, "values", "patched with another value")
     return Finding(
-        holds=bool(last.disjoint and all(factor == "value" for factor in copied)),
-        evidence=f"groups {_listed(groups)}{shared}; of {kinds} embeddings they amplify {_unique(copied)} most",
+        holds=bool(last.disjoint and all(factor == "value" for factor in copied if factor is not None)),
+        evidence=f"groups {_listed(groups)}{shared}; {told}",
         checked=bool(len(moved) == len(OPERANDS) and min(moved) >= MOVED),
         check=(f"patched with another value, {_percent(moved)} of answers move" if moved else "no group to patch")
         + together,
@@ -179,28 +184,44 @@ def first_mlp(results: Mapping[str, Any]) -> Finding | str:
     )
 
 
-def geometry(which: str) -> Callable[[Mapping[str, Any]], Finding | str]:
-    """Judge how measured vectors of values lie to each other: ``circulant`` or ``orthogonality``.
+def circulant(results: Mapping[str, Any]) -> Finding | str:
+    """Judge whether measured vectors of an operand's values lie on circles, and whether turning them adds to the value."""
+    found = results["embeddings"]
+    modulus = found.main.vectors.shape[1] - 1  # the last symbol is empty
+    if modulus < LEAST:
+        return f"{modulus} values have too few differences to tell a circle by: at least {LEAST}"
+    scores, changes = found.circulant, found.changes
+    return Finding(
+        holds=bool(scores["measured"] >= GEOMETRY),
+        evidence=f"circulant score {scores['measured']:.2f} of measured vectors{_weights(found, scores)}",
+        checked=bool(changes.turned >= MOVED and changes.shuffled < CONTROL),
+        check=f"one operand's vectors turned by the rotation that should add to its value: {changes.turned:.0%} of answers "
+        f"move so; by the one nearest to a random order of values, {changes.shuffled:.0%}; exchanged, {changes.exchanged:.0%}",
+        number=f"{scores['measured']:.2f}",
+    )
 
-    The check exchanges the same vectors. It shows that the model uses them, not how they lie.
-    """
 
-    def find(results: Mapping[str, Any]) -> Finding | str:
-        found = results["embeddings"]
-        modulus = found.main.vectors.shape[1] - 1  # the last symbol is empty
-        if which == "circulant" and modulus < LEAST:
-            return f"{modulus} values have too few differences to tell a circle by: at least {LEAST}"
-        scores = getattr(found, which)
-        weights = f"; {scores['weights']:.2f} of those from weights" if "weights" in scores else ""
-        return Finding(
-            holds=bool(scores["measured"] >= GEOMETRY),
-            evidence=f"{which} score {scores['measured']:.2f} of measured vectors{weights}",
-            checked=bool(found.moved >= MOVED),
-            check=f"these vectors are used: exchange one for that of another value, and {found.moved:.0%} of answers move",
-            number=f"{scores['measured']:.2f}",
-        )
+def orthogonal(results: Mapping[str, Any]) -> Finding | str:
+    """Judge whether measured vectors of different operands are orthogonal, and what they share is not needed."""
+    found = results["embeddings"]
+    scores, changes = found.orthogonality, found.changes
+    return Finding(
+        holds=bool(scores["measured"] >= GEOMETRY),
+        evidence=f"orthogonality score {scores['measured']:.2f} of measured vectors{_weights(found, scores)}",
+        checked=bool(
+            changes.right > BROKEN and _unharmed(changes.unshared, changes.right) and changes.exchanged >= MOVED
+        ),
+        check=f"without what every operand's vectors have in the span of the others', {changes.unshared:.0%} of answers are "
+        f"right, {changes.right:.0%} with it; one exchanged for that of another value, {changes.exchanged:.0%} move",
+        number=f"{scores['measured']:.2f}",
+    )
 
-    return find
+
+def _weights(found: Any, scores: Mapping[str, float]) -> str:
+    """Say what the score of vectors from weights is, or why there is none."""
+    if "weights" in scores:
+        return f"; {scores['weights']:.2f} of those from weights"
+    return f" (from weights there are none: {found.unknown})"
 
 
 def frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:

@@ -128,7 +128,7 @@ ANALYSES: dict[str, Analysis] = {
         run=lambda subject, results: circuits.analyze(subject, results["heads"], results["flow"]),
         needs=("heads", "flow"),
         conditions=PROBED,
-        version=4,
+        version=5,
     ),
     "ablation": Analysis(
         title="Without a part",
@@ -164,7 +164,7 @@ ANALYSES: dict[str, Analysis] = {
         needs=("heads", "flow"),
         conditions=PROBED,
         reads=("samples",),
-        version=5,
+        version=6,
     ),
     "fourier": Analysis(
         title="Arithmetic in frequencies",
@@ -183,7 +183,7 @@ ANALYSES: dict[str, Analysis] = {
         conditions=(*PROBED, _two_layers),
         unfound=lambda results: errors.unfound(results["flow"]),
         reads=("instances",),
-        version=6,
+        version=7,
     ),
     "sharpness": Analysis(
         title="Attention by size",
