@@ -31,7 +31,7 @@ from latentloop.interpret.frequencies import (
     spectrum_of,
     waves,
 )
-from latentloop.interpret.heads import OTHERS, find_groups, moments, relative_variance, shares
+from latentloop.interpret.heads import OTHERS, Rule, find_groups, moments, relative_variance, shares
 from latentloop.interpret.residual import relative_change
 from latentloop.interpret.sharpness import entropy
 from latentloop.interpret.sinks import whole_pattern
@@ -63,7 +63,7 @@ def test_groups_follow_the_rule():
     norm = np.array([1.0, 1.0, 1.0, 0.001, 1.0])
     # Clear; not twice the other; below the threshold; says next to nothing; clear.
     assert find_groups(ratio, ratio * norm, norm, ("A", "B")) == {"A": [0], "B": [4], OTHERS: [1, 2, 3]}
-    assert find_groups(ratio, ratio * norm, norm, ("A", "B"), dominance=1.2)["A"] == [0, 1]
+    assert find_groups(ratio, ratio * norm, norm, ("A", "B"), Rule(dominance=1.2))["A"] == [0, 1]
 
 
 def test_a_loud_head_does_not_hide_the_others():

@@ -10,7 +10,7 @@ from test_palette import _lab as lab
 
 from handmade import handmade
 from latentloop.interpret.fourier import Site
-from latentloop.interpret.heads import OTHERS, LayerHeads
+from latentloop.interpret.heads import OTHERS, RULE, LayerHeads
 from latentloop.interpret.probes import OPERANDS, RHS
 from latentloop.interpret.sinks import Map
 from latentloop.interpret.study import interpret
@@ -59,8 +59,9 @@ def every_group():
         **zeros,
         names_at_rhs=names | {OTHERS: list(range(4, count))},
         values_at_rhs=values | {OTHERS: [0, 1, 2, 3, *range(7, count)]},
+        rule=RULE,
     )
-    assert {field.name for field in fields(layer)} == {*zeros, "names_at_rhs", "values_at_rhs"}
+    assert {field.name for field in fields(layer)} == {*zeros, "names_at_rhs", "values_at_rhs", "rule"}
     layer.by_name[0, -1, 7] = layer.name_variance[0, 7] = 1
     layer.by_value[0, -1, 8] = layer.variance[0, 8] = 1
     layer.lookup_share[9] = layer.by_literal[10] = layer.by_operation[11] = 1

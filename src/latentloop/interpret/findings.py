@@ -55,7 +55,7 @@ def names(results: Mapping[str, Any]) -> Finding | str:
         return reason
     ratio = first.by_name[: len(OPERANDS), -1].max(1)
     return Finding(
-        holds=bool((ratio >= results["heads"].threshold).all()),
+        holds=bool((ratio >= results["heads"].rule.threshold).all()),
         evidence=f"largest relative variance by name of VAR0, VAR1, VAR2: {', '.join(f'{x:.2f}' for x in ratio)}",
         checked=bool(moved.min() >= MOVED),
         check=f"all heads patched at the right-hand side with another name: {_percent(moved)} of answers move",
@@ -137,7 +137,7 @@ def gather(results: Mapping[str, Any]) -> Finding | str:
     moved, layers = results["flow"].gathered, results["heads"].layers
     ratio = np.max([layer.by_value[:, -1].max(1) for layer in layers[min(1, len(layers) - 1) :]], axis=0)
     return Finding(
-        holds=bool((ratio >= results["heads"].threshold).all()),
+        holds=bool((ratio >= results["heads"].rule.threshold).all()),
         evidence=f"largest relative variance by value of VAR0, VAR1, VAR2: {', '.join(f'{x:.2f}' for x in ratio)}",
         checked=bool(moved.min() >= MOVED),
         check=f"all heads of these layers patched together at the right-hand side: {_percent(moved)} of answers move",

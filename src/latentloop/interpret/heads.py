@@ -29,23 +29,32 @@ from latentloop.interpret.subject import Subject
 from latentloop.model.capture import capture
 from latentloop.model.transformer import Transformer
 
-THRESHOLD = 0.1
-"""Least relative variance of a head that belongs to a group."""
-DOMINANCE = 2.0
-"""A head belongs to what moves it this many times as much as anything else does."""
-LEAST_SHARE = 0.02
-"""Least share of the variance of all heads that a head of a group has."""
-SILENT = 0.001
-"""A head whose squared output is below this share of the largest one's is ignored."""
-MIXED = 0.1
-"""Largest share of an operand's variance in heads that serve several, where operands have heads of their own."""
-SERVED = 0.1
-"""Least share of all operands probed that a look-up head finds the value of."""
 LOOKUP_SCENES = 5
 """Times as many scenes to find look-ups in as for all else."""
 OTHERS = "others"
 FREE_NAMES = 32
 """Names to vary a right-hand side over, where they must be free."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """What makes groups. It is kept with what it made, so that stored results are regrouped as they were."""
+
+    threshold: float = 0.1
+    """Least relative variance of a head that belongs to a group."""
+    dominance: float = 2.0
+    """A head belongs to what moves it this many times as much as anything else does."""
+    least_share: float = 0.02
+    """Least share of the variance of all heads that a head of a group has."""
+    silent: float = 0.001
+    """A head whose squared output is below this share of the largest one's is ignored."""
+    mixed: float = 0.1
+    """Largest share of an operand's variance in heads that serve several, where operands have heads of their own."""
+    served: float = 0.1
+    """Least share of all operands probed that a look-up head finds the value of."""
+
+
+RULE = Rule()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,23 +82,24 @@ class LayerHeads:
     """Relative variance at the right-hand side of a leaf, when the number it is defined by changes."""
     by_operation: Float[ndarray, "head"]
     """Relative variance at the right-hand side of the probe, when its operations change; 0 where there is one only."""
+    rule: Rule
 
     @property
     def lookups(self) -> list[int]:
         """Heads that bring the values of operands to where these stand, be it those of some names only."""
-        return np.flatnonzero(self.lookup_share >= SERVED).tolist()
+        return np.flatnonzero(self.lookup_share >= self.rule.served).tolist()
 
     @property
     def shared(self) -> list[int]:
         """Heads without a group of their own whose output at the right-hand side depends on some operand's value."""
-        moved = moves(self.by_value[:, -1], self.variance, self.norm.mean(0))
+        moved = moves(self.by_value[:, -1], self.variance, self.norm.mean(0), self.rule)
         return [head for head in self.values_at_rhs[OTHERS] if moved[:, head].any()]
 
     @property
     def names_shared(self) -> list[int]:
         """Heads without a group of their own that bring some operand's name, and not its value, to the right-hand side."""
-        moved = moves(self.by_name[:, -1], self.name_variance, self.name_norm.mean(0))[: len(OPERANDS)]
-        moved &= ~by_value_too(self.by_name, self.by_value)
+        moved = moves(self.by_name[:, -1], self.name_variance, self.name_norm.mean(0), self.rule)[: len(OPERANDS)]
+        moved &= ~by_value_too(self.by_name, self.by_value, self.rule)
         return [head for head in self.names_at_rhs[OTHERS] if moved[:, head].any()]
 
     @property
@@ -100,7 +110,7 @@ class LayerHeads:
     @property
     def disjoint(self) -> bool:
         """Whether every operand's value has heads of its own, and next to nothing comes through heads that serve several."""
-        return all(self.values_at_rhs[place] for place in OPERANDS) and self.mixed <= MIXED
+        return all(self.values_at_rhs[place] for place in OPERANDS) and self.mixed <= self.rule.mixed
 
     def groups(self, *, last: bool) -> dict[str, list[int]]:
         """Return all groups that are not empty, by what they do; of the last layer only right-hand sides are used."""
@@ -111,7 +121,7 @@ class LayerHeads:
         found["look-up"] = [] if last else self.lookups
         for name, ratio in (("literal", self.by_literal), ("operation", self.by_operation)):
             taken = {head for some in found.values() for head in some}
-            found[name] = [head for head in np.flatnonzero(ratio >= THRESHOLD).tolist() if head not in taken]
+            found[name] = [head for head in np.flatnonzero(ratio >= self.rule.threshold).tolist() if head not in taken]
         named = {head for some in found.values() for head in some}
         found[OTHERS] = [head for head in range(self.norm.shape[1]) if head not in named]
         return {name: some for name, some in found.items() if some}
@@ -123,9 +133,7 @@ class Heads:
 
     positions: list[str]
     layers: list[LayerHeads]
-    threshold: float
-    dominance: float
-    least_share: float
+    rule: Rule
     windows: list[int | None]
     """Tokens that each layer sees, the query included; None: all of them."""
 
@@ -157,13 +165,11 @@ def moves(
     ratio: Float[ndarray, "place head"],
     variance: Float[ndarray, "place head"],
     norm: Float[ndarray, "head"],
-    *,
-    threshold: float = THRESHOLD,
-    least_share: float = LEAST_SHARE,
+    rule: Rule = RULE,
 ) -> Bool[ndarray, "place head"]:
     """Return which places move which heads: by enough of a head's own output, and of what all heads vary by."""
-    heard = norm >= SILENT * norm.max()
-    return (ratio >= threshold) & (shares(variance) >= least_share) & heard
+    heard = norm >= rule.silent * norm.max()
+    return (ratio >= rule.threshold) & (shares(variance) >= rule.least_share) & heard
 
 
 def find_groups(
@@ -171,27 +177,24 @@ def find_groups(
     variance: Float[ndarray, "place head"],
     norm: Float[ndarray, "head"],
     places: tuple[str, ...],
-    *,
-    threshold: float = THRESHOLD,
-    dominance: float = DOMINANCE,
-    least_share: float = LEAST_SHARE,
+    rule: Rule = RULE,
 ) -> dict[str, list[int]]:
     """Put each head into the group of the place that moves it most, or with the others where none clearly does."""
     groups: dict[str, list[int]] = {place: [] for place in (*places, OTHERS)}
-    moved = moves(ratio, variance, norm, threshold=threshold, least_share=least_share)
+    moved = moves(ratio, variance, norm, rule)
     for head in range(ratio.shape[1]):
         most = int(ratio[:, head].argmax())
         best, second = np.sort(ratio[:, head])[::-1][:2]
-        clear = moved[most, head] and best >= dominance * second
+        clear = moved[most, head] and best >= rule.dominance * second
         groups[places[most] if clear else OTHERS].append(head)
     return groups
 
 
 def by_value_too(
-    by_name: Float[ndarray, "place position head"], by_value: Float[ndarray, "operand position head"]
+    by_name: Float[ndarray, "place position head"], by_value: Float[ndarray, "operand position head"], rule: Rule = RULE
 ) -> Bool[ndarray, "operand head"]:
     """Return which heads an operand's value alone moves as well as its name does, at the right-hand side."""
-    return by_value[:, -1] >= by_name[: len(OPERANDS), -1] / DOMINANCE
+    return by_value[:, -1] >= by_name[: len(OPERANDS), -1] / rule.dominance
 
 
 def head_outputs(
@@ -234,15 +237,14 @@ def analyze(subject: Subject) -> Heads:
                 lookup_share=lookup_shares[layer],
                 by_literal=literals[layer],
                 by_operation=operations[layer],
+                rule=RULE,
             )
         )
     windows = [subject.model.positions.window_of(layer) for layer in range(len(layers))]
     return Heads(
         positions=positions,
         layers=layers,
-        threshold=THRESHOLD,
-        dominance=DOMINANCE,
-        least_share=LEAST_SHARE,
+        rule=RULE,
         windows=[None if window is None else window.shape[-1] for window in windows],
     )
 

@@ -109,7 +109,7 @@ ANALYSES: dict[str, Analysis] = {
         kind=heads.Heads,
         run=lambda subject, results: heads.analyze(subject),
         conditions=PROBED,
-        version=4,
+        version=5,
     ),
     "flow": Analysis(
         title="Where values pass through",

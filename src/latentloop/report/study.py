@@ -175,9 +175,9 @@ def _numbers(analysis: str, result: Any) -> list[Number]:
         case "heads":
             return [
                 Number(
-                    value=f"{result.threshold:g}",
+                    value=f"{result.rule.threshold:g}",
                     label="least relative variance of a group's heads",
-                    detail=f"{result.dominance:g} times that of any other place",
+                    detail=f"{result.rule.dominance:g} times that of any other place",
                 )
             ]
         case "flow":
