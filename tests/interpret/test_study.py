@@ -440,13 +440,6 @@ def test_the_size_solved_best_is_taken_where_none_is_solved(monkeypatch):
     assert find_size(trained, SMALL).nodes == 11
 
 
-def test_a_model_of_few_names_is_refused_in_one_line():
-    run = replace(preset("tiny-discrete"), task=replace(TASK, names=6), graph=replace(GRAPH, nodes=6))
-    few = LatentLoop(Checkpoint(run=run, weights=weights_of(build_model(run)), metrics={}))
-    with pytest.raises(UserError, match="at least 12 names, got 6"):
-        find_size(few, TINY)
-
-
 def test_only_what_is_asked_for_and_what_it_needs():
     assert chosen(["errors"]) == ["heads", "flow", "embeddings", "errors"]
     assert chosen([]) == list(ANALYSES)

@@ -22,7 +22,7 @@ from latentloop.interpret import (
     sharpness,
     sinks,
 )
-from latentloop.interpret.subject import SIZE_READS, Subject
+from latentloop.interpret.subject import LEAST_NAMES, SIZE_READS, Subject
 
 Condition = Callable[[LatentLoop], str]
 """Says in one line why an analysis does not apply; nothing where it does."""
@@ -78,6 +78,19 @@ def _three_operands(trained: LatentLoop) -> str:
     return "" if MAX_FAN_IN in known else "the model was never trained on equations of three operands"
 
 
+def _names(trained: LatentLoop) -> str:
+    names = trained.run.task.names
+    return "" if names >= LEAST_NAMES else f"probes need at least {LEAST_NAMES} names, and the model knows {names}"
+
+
+def _other_values(trained: LatentLoop) -> str:
+    if trained.run.task.operations[0] == "*" and trained.run.task.modulus == 2:
+        return (
+            "of 2 values one alone gives a product that is not 0: no operand can be exchanged for one of another value"
+        )
+    return ""
+
+
 def _frequencies(trained: LatentLoop) -> str:
     modulus = trained.run.task.modulus
     if modulus < fourier.LEAST:
@@ -100,7 +113,7 @@ def settings_read(name: str) -> set[str]:
     return {*SIZE_READS, *row.reads}.union(*(settings_read(need) for need in row.needs))
 
 
-PROBED = (_latent, _state, _three_operands)
+PROBED = (_latent, _state, _three_operands, _names)
 
 ANALYSES: dict[str, Analysis] = {
     "heads": Analysis(
@@ -117,7 +130,7 @@ ANALYSES: dict[str, Analysis] = {
         kind=flow.Flow,
         run=lambda subject, results: flow.analyze(subject, results["heads"]),
         needs=("heads",),
-        conditions=PROBED,
+        conditions=(*PROBED, _other_values),
         reads=("pairs",),
         version=5,
     ),

@@ -23,7 +23,7 @@ from latentloop.tokens.vocabulary import Vocabulary
 SIZES = (128, 96, 64, 48, 32, 24, 16, 12, 8)
 """Sizes to study a model at, the paper's first."""
 LEAST_NAMES = 12
-"""The smallest size that has room for a probe's operands."""
+"""Names that a model must know to be probed: the smallest size that has room for a probe's operands."""
 SOLVED = 0.99
 """A size counts as solved from this share of its problems on."""
 ASKED = 100
@@ -63,7 +63,8 @@ class Size:
     repeats: bool
     """Whether the probe's right-hand side repeats a name, as in the paper; only where the problem leaves no name free."""
     probes_right: float | None
-    """Share of probes that the model answers; None where none was run, as values cannot be put into the state."""
+    """Share of probes that the model answers; None where none was run: no values can be put into the state, or too few names
+    are known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,11 +104,13 @@ def scene_nodes(task: TaskConfig, nodes: int, *, repeats: bool, free: int = 1) -
 
 
 def find_size(trained: LatentLoop, settings: Settings) -> Size:
-    """Find the largest size that a model solves, from the one it was trained on, and whether its probes may repeat names."""
+    """Find the largest size that a model solves, from the one it was trained on, and whether its probes may repeat names.
+
+    With too few names for probes any size will do.
+    """
     task, trained_on = trained.run.task, trained.run.graph.nodes
-    if task.names < LEAST_NAMES:
-        raise UserError(f"to interpret a model it must know at least {LEAST_NAMES} names, got {task.names}")
-    possible = [size for size in SIZES if LEAST_NODES <= size <= task.names]
+    probed = task.names >= LEAST_NAMES
+    possible = [size for size in SIZES if (LEAST_NODES if probed else 0) <= size <= task.names] or [task.names]
     tried: dict[str, float] = {}
 
     def solves(nodes: int) -> bool:
@@ -125,7 +128,7 @@ def find_size(trained: LatentLoop, settings: Settings) -> Size:
         smaller = next((size for size in possible if size < start and solves(size)), None)
         found = smaller or max([start, *map(int, tried)], key=lambda size: (tried.get(str(size), 0.0), size))
     solved = tried.get(str(found), 0.0)
-    if not trained.method.latent or trained.method.carries != "state":
+    if not trained.method.latent or trained.method.carries != "state" or not probed:
         return Size(nodes=found, solved=solved, tried=tried, repeats=False, probes_right=None)
     ways = (True, False) if found == task.names else (False,)
     right = {repeats: _probes_right(trained, found, settings, repeats=repeats) for repeats in ways}
