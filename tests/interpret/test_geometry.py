@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from handmade import handmade
-from latentloop.interpret import embeddings, findings, flow, geometry, heads
+from latentloop.interpret import embeddings, flow, geometry, heads, value_findings
 from latentloop.interpret.subject import Settings, Size, Subject
 
 RNG = np.random.default_rng(0)
@@ -68,10 +68,10 @@ def test_answers_follow_any_rotation_where_there_is_no_circle(one_hot):
     changes = found.changes
     assert changes.right == changes.exchanged == changes.unshared == changes.empty == 1
     assert changes.turned == changes.shuffled == 1  # all pairs are alike: any order will do
-    judged = findings.circulant({"embeddings": found})
+    judged = value_findings.circulant({"embeddings": found})
     assert not judged.holds
     assert not judged.checked
-    assert findings.orthogonal({"embeddings": found}).checked
+    assert value_findings.orthogonal({"embeddings": found}).checked
 
 
 def test_operands_that_share_their_vectors_need_what_they_share(one_hot):
@@ -92,6 +92,6 @@ def test_circles_need_the_rotation_that_adds_and_not_any_other(score, turned, sh
         circulant={"measured": score},
         unknown="operands share heads",
     )
-    finding = findings.circulant({"embeddings": found})
+    finding = value_findings.circulant({"embeddings": found})
     assert (finding.holds and finding.checked) == supported
     assert "none: operands share heads" in finding.evidence

@@ -89,9 +89,11 @@ def test_the_papers_circuit_is_found(folders):
         "gather",
         "first MLP",
         "orthogonal",
+        "empty",
         "sums",
         "alone",
         "groups",
+        "sinks",
         "length",
         "correction",
     }
@@ -174,9 +176,11 @@ def test_the_other_circuit_is_found(folders):
         "lookup",
         "gather",
         "orthogonal",
+        "empty",
         "sums",
         "alone",
         "groups",
+        "sinks",
         "length",
         "correction",
     }

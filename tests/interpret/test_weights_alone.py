@@ -6,7 +6,7 @@ import pytest
 
 from handmade import handmade
 from latentloop.evaluate.pretrained import LatentLoop
-from latentloop.interpret import findings
+from latentloop.interpret import findings, value_findings
 from latentloop.interpret.registry import ANALYSES
 from latentloop.interpret.subject import Settings, Size, Subject
 from latentloop.model.build import build_model, weights_of
@@ -47,7 +47,7 @@ def test_an_mlp_between_look_up_and_last_layer_is_not_left_out(mlp):
         assert {group.copied for group in values} == {None}
         assert known["errors"].weights_cosine is known["errors"].weights_counts is None
         assert "weights do not tell what they amplify: values that were looked up pass" in finding.evidence
-        assert "first layer's MLP" in findings.orthogonal(known).evidence
+        assert "first layer's MLP" in value_findings.orthogonal(known).evidence
     else:
         assert known["embeddings"].unknown == ""
         assert known["embeddings"].similarity is not None

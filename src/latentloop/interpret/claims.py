@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from latentloop.interpret import findings
+from latentloop.interpret import findings, state_findings, value_findings
 from latentloop.interpret.findings import Finding
 
 Verdict = Literal["supported", "not supported", "does not apply", "not computed"]
@@ -85,55 +85,61 @@ STATEMENTS: dict[str, Statement] = {
     "circulant": Statement(
         text="The vectors of one operand's values lie on circles: their similarity depends on differences modulo p",
         needs=("embeddings",),
-        find=findings.circulant,
+        find=value_findings.circulant,
         number="circulant score",
     ),
     "orthogonal": Statement(
         text="The vectors of different operands are orthogonal",
         needs=("embeddings",),
-        find=findings.orthogonal,
+        find=value_findings.orthogonal,
         number="orthogonality score",
+    ),
+    "empty": Statement(
+        text="The vector of an empty operand is nearly orthogonal to those of its numbers",
+        needs=("embeddings",),
+        find=value_findings.empty,
+        number="1 less the largest absolute cosine",
     ),
     "sums": Statement(
         text="Sums: from MLP to MLP of the last layer, energy moves to (a,a,a), the bias falls, and answers need (a,a,a)",
         needs=("fourier",),
-        find=findings.frequencies("+"),
+        find=value_findings.frequencies("+"),
         number="share of (a,a,a) at the read-out",
     ),
     "differences": Statement(
         text="Differences: the same, with the frequencies of subtracted operands negated",
         needs=("fourier",),
-        find=findings.frequencies("-"),
+        find=value_findings.frequencies("-"),
         number="share of (a,a,a) at the read-out",
     ),
     "products": Statement(
         text="Products: the same, in characters of the multiplicative group",
         needs=("fourier",),
-        find=findings.frequencies("*"),
+        find=value_findings.frequencies("*"),
         number="share of (a,a,a) at the read-out",
     ),
     "alone": Statement(
         text="Most of what varies in the last MLP's output is in (a,a,a), whatever the operation, and nothing else is needed",
         needs=("fourier",),
-        find=findings.alone,
+        find=value_findings.alone,
         number="its share; problems solved without the other group needed most",
     ),
     "few for sums": Statement(
         text="Sums: the MLPs read values at few frequencies",
         needs=("fourier",),
-        find=findings.few("+"),
+        find=value_findings.few("+"),
         number="frequencies that suffice",
     ),
     "few for differences": Statement(
         text="Differences: the MLPs read values at few frequencies",
         needs=("fourier",),
-        find=findings.few("-"),
+        find=value_findings.few("-"),
         number="frequencies that suffice",
     ),
     "few for products": Statement(
         text="Products: the MLPs read values at few characters of the multiplicative group",
         needs=("fourier",),
-        find=findings.few("*"),
+        find=value_findings.few("*"),
         number="characters that suffice",
     ),
     "groups": Statement(
@@ -141,6 +147,12 @@ STATEMENTS: dict[str, Statement] = {
         needs=("ablation",),
         find=findings.needed,
         number="problems solved without the group needed least",
+    ),
+    "sinks": Statement(
+        text="Where an operand is missing, its heads attend to separators and equals signs, and need nothing from there",
+        needs=("sinks",),
+        find=findings.sinks,
+        number="least attention of such a head to them",
     ),
     "length": Statement(
         text="Attention, where the circuit needs it, is sharp at every size that was measured",
@@ -151,19 +163,31 @@ STATEMENTS: dict[str, Statement] = {
     "carried": Statement(
         text="A value that is there already is kept, not recomputed (the paper's discrete model)",
         needs=("recompute",),
-        find=findings.carried,
+        find=state_findings.carried,
         number="wrong values that are kept",
     ),
     "correction": Statement(
         text="Every value is computed anew from its operands at every iteration, so that errors are corrected",
         needs=("recompute",),
-        find=findings.corrected,
+        find=state_findings.corrected,
         number="wrong values that are restored",
+    ),
+    "idle": Statement(
+        text="Once a value is there, the first layer no longer attends to its operands, and it is not computed again",
+        needs=("errors", "recompute"),
+        find=state_findings.idle,
+        number="operands attended to when the value is there",
+    ),
+    "feed-forward": Statement(
+        text="Most wrong values are put down to the feed-forward part, not to attention",
+        needs=("errors",),
+        find=state_findings.feed_forward,
+        number="share of wrong values",
     ),
     "state": Statement(
         text="The state after an iteration can be decoded, is stable, and is what the next iteration reads",
         needs=("drift", "iterations"),
-        find=findings.state_holds,
+        find=state_findings.state_holds,
         number="values that follow one patched between iterations",
     ),
 }

@@ -5,16 +5,18 @@ attention; where heads share the work out, that of the head which does it), is w
 the operands' values give (cosine 0.9, of measured new-value embeddings), is the decoded value what the model's own state
 gives? The first that fails is the source. Where every operand has last-layer heads of its own, and weights tell what these
 read, the paper's cosine is counted too: that with the OV matrix of these heads times the value's embedding. Where depth >=
-iteration the value is still to be computed; where depth < iteration it is there already. Cost: one roll-out of all problems
-with attention kept.
+iteration the value is still to be computed; where depth < iteration it is there already. What is put down to the feed-forward
+part is computed again with just what the operands' values give: then it is wrong all the same. Cost: one roll-out of all
+problems with attention kept, and one iteration more where there are such errors.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Int8
 from numpy import ndarray
 from torch import Tensor
 
@@ -22,10 +24,10 @@ from latentloop.config import MAX_FAN_IN
 from latentloop.interpret.embeddings import NewValues, new_values, patterns
 from latentloop.interpret.flow import Flow
 from latentloop.interpret.heads import Heads
-from latentloop.interpret.nodes import at_nodes, node_values
+from latentloop.interpret.nodes import at_nodes, node_values, with_nodes
 from latentloop.interpret.probes import OPERANDS
 from latentloop.interpret.subject import Subject
-from latentloop.model.capture import capture
+from latentloop.model.capture import capture, patch
 from latentloop.model.recurrence import update
 from latentloop.operations import OPERATIONS
 from latentloop.task.graph import Problems
@@ -59,6 +61,11 @@ class Errors:
     """Values with depth >= iteration."""
     counts: dict[str, int]
     """Wrong values by source."""
+    retried: int
+    """Feed-forward errors that were computed again with just what the operands' values give in place of what the last layer's
+    attention added: ..."""
+    wrong_again: float
+    """... the share that is wrong all the same."""
     circuit: str
     """What the first layer's groups are for: names at right-hand sides, or look-ups at operands."""
     grouped: bool
@@ -73,6 +80,11 @@ class Errors:
     tell what these read."""
     weights_counts: dict[str, int] | None
     """Wrong values by source, told by that cosine."""
+
+    def attended(self, *, late: bool) -> float:
+        """Return the share of operands that get attention at or above the threshold, where depth < iteration or else before."""
+        counts = self.attention[int(late)].sum((0, 1))  # [bin]
+        return float(counts[self.attention_edges[:-1] >= ATTENTION - 1e-9].sum() / max(counts.sum(), 1))
 
     def below(self, what: Literal["attention", "cosine", "weights_cosine"]) -> float:
         """Return the share of operands of right values, where depth >= iteration, below the threshold: false alarms."""
@@ -111,6 +123,8 @@ def analyze(subject: Subject, heads: Heads, flow: Flow, values: NewValues) -> Er
         nodes=nodes,
         checked=tally.checked,
         counts=_by_source(tally.counts),
+        retried=len(tally.again),
+        wrong_again=float(np.mean(tally.again)) if tally.again else 0.0,
         circuit=flow.first_layer,
         grouped=values.grouped,
         attention_edges=tally.attention_edges,
@@ -147,6 +161,8 @@ class _Tally:
             new_values(subject, heads, flow, raw=False) if values.grouped and not values.unknown else None
         )  # [operand, symbol, width]
         self.checked = 0
+        self.again: list[bool] = []
+        """For each feed-forward error whether it is wrong all the same with what attention should have added."""
 
     def roll_out(self, problems: Problems) -> None:
         """Follow some problems beyond their solution; a state that repeats is counted on, but not computed again."""
@@ -168,11 +184,17 @@ class _Tally:
                     following, _ = update(subject.model, state, layout)
                 attention[rows] = self._attention(first[iteration - 1, 0, "pattern"], state, layout)
                 added = at_nodes(second[iteration - 1, last, "head_out"], layout, axis=2)
-                cosine[rows] = self._cosine(added, state, layout, problems[rows])
+                cosine[rows], missing = self._cosine(added, state, layout, problems[rows])
                 by_weights[rows] = self._weights_cosine(added, state, layout)
                 before = node_values(state, layout, problems.modulus)
                 after = node_values(following, layout, problems.modulus)
-                right[rows] = after == true_update(problems[rows], before)
+                truth = true_update(problems[rows], before)
+                right[rows] = after == truth
+                wrong = ~right[rows] & problems[rows].exists & (solution.depths[rows] >= iteration)
+                wrong &= problems[rows].fan_in > 0
+                wrong[wrong] = attribute(attention[rows][wrong], cosine[rows][wrong], np.zeros(wrong.sum(), bool)) == 2
+                if wrong.any():
+                    self._retry(state, layout, missing, torch.from_numpy(wrong).to(device), truth)
                 going = following.differs(state, layout)
                 state, layout, rows = following[going], layout[going], rows[going.cpu().numpy()]
             late = solution.depths < iteration
@@ -228,12 +250,16 @@ class _Tally:
 
     def _cosine(
         self, outputs: Float[Tensor, "batch head node width"], state: State, layout: Layout, problems: Problems
-    ) -> Float[ndarray, "batch node 3"]:
-        """Return the cosine of what each operand's heads add with what they should add, given the equation's operations."""
+    ) -> tuple[Float[ndarray, "batch node 3"], Float[Tensor, "batch node width"]]:
+        """Return the cosine of what each operand's heads add with what they should add, given the equation's operations.
+
+        And the difference: what to add at each node, so that it is what it should be.
+        """
         modulus = self.subject.task.modulus
         symbols = layout.read(state.value).clamp(max=modulus)  # what is no number counts as empty
         held = symbols.gather(1, layout.parent.flatten(1)).unflatten(1, layout.parent.shape[1:])  # [batch, node, 3]
         found = torch.full(layout.operand.shape, torch.nan, device=outputs.device)
+        missing = outputs.new_zeros(*layout.rhs.shape, outputs.shape[-1])
         for operations in patterns(self.subject.task):
             operands, fitted = len(operations) + 1, self.values.measured[" ".join(operations)]
             vectors = torch.from_numpy(fitted.vectors).float().to(outputs.device)  # [operand, symbol, width]
@@ -247,10 +273,31 @@ class _Tally:
             codes = [OPERATIONS.index(operation) for operation in operations]
             same = (problems.operations[:, : layout.fan_in.shape[1], : operands - 1] == codes).all(-1)
             here = (layout.fan_in == operands) & torch.from_numpy(same).to(outputs.device)
+            less = (target - added).sum(0) if self.values.grouped else (target - added)[0]  # all heads together
+            missing = torch.where(here[..., None], less, missing)
             for place in range(operands):
                 role = MAX_FAN_IN - operands + place
                 found[..., role] = torch.where(here, cosine[place], found[..., role])
-        return found.cpu().numpy()
+        return found.cpu().numpy(), missing
+
+    def _retry(
+        self,
+        state: State,
+        layout: Layout,
+        missing: Float[Tensor, "batch node width"],
+        chosen: Bool[Tensor, "batch node"],
+        truth: Int8[ndarray, "batch node"],
+    ) -> None:
+        """Compute some values again, with what is missing of what the last layer's attention should add."""
+        some = chosen.any(1)
+        state, layout, more = state[some], layout[some], (missing * chosen[..., None])[some]
+        last = len(self.subject.model.layers) - 1
+        whole = partial(_with, layout=layout, more=more)
+        with patch(self.subject.model, "resid_mid", whole, layer=last):
+            following, _ = update(self.subject.model, state, layout)
+        after = node_values(following, layout, self.subject.task.modulus)
+        mine, rows = chosen[some].cpu().numpy(), some.cpu().numpy()
+        self.again += (after != truth[rows])[mine].tolist()
 
     def _weights_cosine(
         self, outputs: Float[Tensor, "batch head node width"], state: State, layout: Layout
@@ -268,6 +315,10 @@ class _Tally:
                 here = (place < layout.fan_in) & (role == target)
                 found[..., target] = torch.where(here, cosine, found[..., target])
         return found.cpu().numpy()
+
+
+def _with(x: Tensor, layout: Layout, more: Float[Tensor, "batch node width"]) -> Tensor:
+    return with_nodes(x, layout, at_nodes(x, layout) + more)
 
 
 def attribute(

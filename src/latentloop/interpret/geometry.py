@@ -5,7 +5,7 @@ vectors of an operand lie on circles, by differences modulo p, then there is a r
 the value s further on, and answers follow it as the arithmetic says. As a control, the rotation that comes nearest to putting
 values in random order: answers follow that too where all pairs of vectors are alike, and not where they lie on circles. If
 operands are orthogonal, what their vectors have in the span of the others' is not needed; and so for the vector of an empty
-operand and the span of numbers. Cost: six runs of 64 probes a scene.
+operand and the span of numbers. Cost: seven runs of 64 probes a scene.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,9 @@ class Changes:
     unshared: float
     """Share right when every operand's vector loses its part in the span of the others'."""
     empty: float
-    """Share that stays empty when an empty operand's vector loses its part in the span of that operand's numbers."""
+    """Share that stays empty when an empty operand's vector loses its part in the span of that operand's numbers, ..."""
+    no_empty: float
+    """... and when it is taken out whole, so that the mean of numbers is left: the control."""
 
 
 def turned(vectors: Float[ndarray, "value width"], order: Int[ndarray, "value"]) -> Float[ndarray, "value width"]:
@@ -111,6 +113,7 @@ def _of_scene(
     plain, truth = _answers(subject, scene, values, np.zeros(vectors[0, :1].shape))
     unshared, _ = _answers(subject, scene, values, less[np.arange(MAX_FAN_IN), values].sum(1))
     empty, _ = _answers(subject, scene, missing, less_empty[which])
+    no_empty, _ = _answers(subject, scene, missing, -vectors[which, modulus])
     return {
         "right": plain == truth,
         "exchanged": moved(added, vectors[which, added[rows, held]]),
@@ -118,6 +121,7 @@ def _of_scene(
         "shuffled": moved(shuffled, turn(shuffled)),
         "unshared": unshared == truth,
         "empty": empty == subject.vocabulary.empty,
+        "no_empty": no_empty == subject.vocabulary.empty,
     }
 
 

@@ -159,7 +159,7 @@ ANALYSES: dict[str, Analysis] = {
         run=lambda subject, results: sinks.analyze(subject, results["heads"]),
         needs=("heads",),
         conditions=PROBED,
-        version=4,
+        version=5,
     ),
     "residual": Analysis(
         title="What each MLP changes",

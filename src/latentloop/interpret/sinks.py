@@ -1,25 +1,34 @@
 """Where do heads look when an operand is missing? Attention maps of probes with three, two and one operands.
 
-Cost: three probes.
+A sink is where attention goes to bring nothing: what heads of a missing operand take from separators and equals signs is cut
+off, and answers should stay as they are. Cost: three probes for maps, and 32 a scene.
 """
 
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy import ndarray
 from torch import Tensor
 
 from latentloop.config import MAX_FAN_IN
 from latentloop.interpret.heads import Heads
-from latentloop.interpret.probes import OPERANDS, Probes, labels
+from latentloop.interpret.probes import OPERANDS, RHS, Probes, labels
 from latentloop.interpret.shared import Bench
-from latentloop.interpret.subject import Subject
-from latentloop.model.capture import capture
+from latentloop.interpret.subject import INTERPRET, Subject
+from latentloop.model.capture import capture, patch
+from latentloop.task.splits import generator
 from latentloop.tokens.factored import decode, encode
 
 COLUMNS = 50
 """Keys that a map shows, the last ones."""
+SINKS = (";", "=")
+"""Tokens that the paper found to be sinks."""
+PROBES = 16
+"""Of each scene and number of operands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +54,12 @@ class Sinks:
     sinks: dict[str, str]
     """For heads that read an operand, where it is missing: what they attend to most instead, and its weight. Those of VAR0 in
     equations of two operands, those of VAR1 and of several operands in equations of one."""
+    weights: dict[str, float]
+    """For heads of one operand, where it is missing: mean attention to all separators and equals signs."""
+    right: float
+    """Share of answers right in equations of two operands and of one: as the model is, ..."""
+    masked: float
+    """... and when these heads bring nothing from separators and equals signs."""
 
 
 def whole_pattern(pattern: Float[Tensor, "batch head query key"], length: int) -> Tensor:
@@ -85,7 +100,58 @@ def analyze(subject: Subject, heads: Heads) -> Sinks:
                     at_rhs=at_rhs,
                 )
             )
-    return Sinks(maps=maps, sinks=_sinks(maps, heads))
+    weights, right, masked = _masked(subject, heads)
+    return Sinks(maps=maps, sinks=_sinks(maps, heads), weights=weights, right=right, masked=masked)
+
+
+def _masked(subject: Subject, heads: Heads) -> tuple[dict[str, float], float, float]:
+    """Return attention to sinks of every head whose operand is missing, and the share of answers right with it and without."""
+    weights: dict[str, list[float]] = {}
+    right, masked = [], []
+    for number, scene in enumerate(subject.scenes(key=6)):
+        rng = generator(subject.settings.seed, INTERPRET, 16, number)
+        for operands in range(MAX_FAN_IN - 1, 0, -1):
+            values = rng.integers(0, subject.task.modulus, (PROBES, MAX_FAN_IN))
+            bench = Bench(subject.model, scene.probes(values=values, operands=operands), chunk=PROBES)
+            sinks = torch.tensor([word in SINKS for word in _words(subject, bench.probes)])
+            with capture(subject.model, ["pattern"]) as seen:
+                right.append(bench.answers().numpy() == bench.probes.answers)
+            with ExitStack() as stack:
+                for layer in range(len(heads.layers)):
+                    chosen = _missing(heads, layer, operands)
+                    if not chosen:
+                        continue
+                    pattern = seen[0, layer, "pattern"][:, :, -1:].cpu()  # [sample, head, right-hand side, key]
+                    found = whole_pattern(pattern, bench.length)[..., sinks].sum(-1).mean((0, 2))
+                    for head in chosen:
+                        weights.setdefault(f"layer {layer + 1}, head {head}", []).append(float(found[head]))
+                    # In a layer with a window keys are counted back from the right-hand side, the last token.
+                    whole = pattern.shape[-1] == bench.length
+                    kept = (~sinks if whole else ~sinks.flip(0)[: pattern.shape[-1]]).to(bench.device)
+                    place, less = [bench.position(RHS, layer)], partial(_without, kept=kept)
+                    stack.enter_context(
+                        patch(subject.model, "pattern", less, layer=layer, positions=place, heads=chosen)
+                    )
+                masked.append(bench.answers().numpy() == bench.probes.answers)
+    means = {head: float(np.mean(found)) for head, found in sorted(weights.items())}
+    return means, float(np.mean(right)), float(np.mean(masked))
+
+
+def _without(pattern: Tensor, kept: Bool[Tensor, "key"]) -> Tensor:
+    """Return attention without what it gives to some keys; a block of queries may see the first ones alone."""
+    return pattern * kept[: pattern.shape[-1]]
+
+
+def _missing(heads: Heads, layer: int, operands: int) -> list[int]:
+    """Return the heads of a layer that have one operand, which an equation of so many operands has not."""
+    own = heads.layers[layer]
+    return sorted(
+        {
+            head
+            for place in OPERANDS[: MAX_FAN_IN - operands]
+            for head in (*own.names_at_rhs[place], *own.values_at_rhs[place])
+        }
+    )
 
 
 def _words(subject: Subject, probes: Probes) -> list[str]:
