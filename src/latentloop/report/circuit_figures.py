@@ -211,7 +211,7 @@ def ablation_charts(result: Ablations) -> Charts:
         )
     caption = (
         f"{result.problems} problems of {result.nodes} nodes without one part: "
-        "the output of a group or head is its mean, that of an MLP is 0."
+        "what a group, a head or an MLP adds is its mean over tokens of the same kind."
     )
     columns = 1 if len(result.parts) > 24 else 2
     return {"ablation": Chart(panels=panels, columns=columns, height=3.4, width=9.0 / columns, caption=caption)}

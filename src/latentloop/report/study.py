@@ -157,11 +157,25 @@ def _listed(claims: Sequence[Claim]) -> str:
 
 def _overall(claims: Sequence[Claim]) -> Verdict:
     asked = [claim for claim in claims if claim.verdict in ASKED]
-    if not asked:
+    if not claims:
         return Verdict(kind="open", text="no statement rests on it: the numbers are all it says")
+    if not asked:
+        return Verdict(kind="open", text=f"{_unasked(claims)}: the numbers are all it says")
     held = sum(claim.verdict == "supported" for claim in asked)
     kind = "yes" if held == len(asked) else "no" if held == 0 else "partly"
     return Verdict(kind=kind, text=f"{held} of {len(asked)} statements that rest on it are supported")
+
+
+def _unasked(claims: Sequence[Claim]) -> str:
+    """Say why the statements that rest on an analysis have no verdict."""
+    several = len(claims) > 1
+    start = f"the {len(claims)} statements that rest on it" if several else "the statement that rests on it"
+    reasons = [claim.verdict for claim in claims]
+    if "not computed" not in reasons:
+        return f"{start} {'do' if several else 'does'} not apply"
+    if "does not apply" not in reasons:
+        return f"{start} {'are' if several else 'is'} not computed"
+    return f"{start} do not apply or are not computed"
 
 
 def _figure(chart: Chart | Diagram) -> FigureBlock:
