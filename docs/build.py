@@ -9,17 +9,19 @@ python docs/build.py
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import page_studies
 import page_tables
 from latentloop.evaluate.metrics import wilson
 from latentloop.files import writing
-from latentloop.interpret.study import judge_again
+from latentloop.interpret.study import judge_again, read_study
 from latentloop.report.figures import results_figure
 from latentloop.report.graph import save_figure
 from latentloop.report.ladder import redraw
 from latentloop.report.results import PAGE_SCALES, PARTS
+from latentloop.report.study import draw_pictures, study_charts
 from page_sources import MODELS, ROOT, STUDIES, seeds_of, sources, study_folders
 
 IMAGES = ROOT / "docs" / "images"
@@ -96,10 +98,19 @@ def pictured(found: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     return shown
 
 
+def draw_study(folder: Path) -> None:
+    """Draw all figures of a model that was interpreted, and remove pictures that are no longer among them."""
+    drawn = draw_pictures(folder, study_charts(read_study(folder)))
+    for path in folder.glob("*.png"):
+        if path not in drawn:
+            path.unlink()
+
+
 def main() -> None:
     """Judge stored studies by the statements as they are now, draw all figures, then write all pages."""
     for folder in study_folders():
         judge_again(folder)
+        draw_study(folder)
     found = sources()
     for scale in PAGE_SCALES:
         list(redraw(None, found["experiments"], IMAGES, scale))

@@ -3,9 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+from PIL import Image
+
 from latentloop.interpret.claims import STATEMENTS
 from latentloop.interpret.study import read_study
-from latentloop.report.study import study_charts, study_parts
+from latentloop.report.study import draw_pictures, picture_source, study_charts, study_parts
 
 STUDIES = Path(__file__).parents[2] / "docs" / "studies"
 SMALL = read_study(STUDIES / "continuous-seed0")
@@ -28,3 +31,29 @@ def test_an_analysis_says_whether_statements_rest_on_it():
     assert one == "the statement that rests on it does not apply: the numbers are all it says"
     assert verdict_on("iterations", ["not computed"]).startswith("the statement that rests on it is not computed")
     assert verdict_on("iterations", ["supported"]) == "1 of 1 statements that rest on it are supported"
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(path.parent for path in STUDIES.glob("*/verdicts.json")), ids=lambda one: one.name
+)
+def test_pictures_are_drawn_from_what_is_stored(folder):
+    charts = study_charts(read_study(folder))
+    named = {name: chart for figures in charts.values() for name, chart in figures.items()}
+    assert {path.stem for path in folder.glob("*.png")} == named.keys(), "run python docs/build.py"
+    for name, chart in named.items():
+        source = Image.open(folder / f"{name}.png").info.get("Description")
+        assert source == picture_source(name, chart), f"{name}.png is of other results: run python docs/build.py"
+
+
+def test_a_picture_says_what_it_was_drawn_from(tmp_path):
+    charts = {"drift": study_charts(SMALL)["drift"]}
+    (path,) = draw_pictures(tmp_path, charts)
+    first = path.read_bytes()
+    assert Image.open(path).info["Description"] == picture_source("drift", charts["drift"]["drift"])
+    draw_pictures(tmp_path, charts)
+    assert path.read_bytes() == first
+    stored = SMALL.stored["drift"]
+    changed = replace(stored, result=replace(stored.result, right=stored.result.right / 2))
+    other = study_charts(replace(SMALL, stored=SMALL.stored | {"drift": changed}))["drift"]["drift"]
+    assert picture_source("drift", other) != picture_source("drift", charts["drift"]["drift"])
+    assert picture_source("drift", replace(other, caption="")) == picture_source("drift", other)

@@ -1,7 +1,9 @@
 """The report of an interpretation: figures as PNG, and one offline HTML page, from the results in a folder alone."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from latentloop.errors import UserError
-from latentloop.files import read_json, writing
+from latentloop.files import read_json
 from latentloop.interpret.claims import STATEMENTS, Claim
 from latentloop.interpret.registry import ANALYSES
 from latentloop.interpret.sharpness import LINKS
@@ -17,6 +19,7 @@ from latentloop.interpret.study import MODEL, VERDICTS, Study, read_study
 from latentloop.report.charts import Chart, Charts, draw, plotly
 from latentloop.report.circuit_figures import GROUP_KINDS, circuit_diagram, sinks_charts
 from latentloop.report.diagram import Diagram
+from latentloop.report.graph import save_figure
 from latentloop.report.page import Block, FigureBlock, Number, Page, Section, Verdict, write_page
 from latentloop.report.study_figures import FIGURES
 
@@ -39,14 +42,44 @@ def study_charts(study: Study) -> dict[str, Charts]:
     return found | {name: figures[name](result) for name, result in results.items()}
 
 
+def picture_source(name: str, chart: Chart | Diagram) -> str:
+    """Return a hash of all that a picture shows, which is kept in its file."""
+    shown = asdict(replace(chart, caption=""))  # the caption stands below it, not in it
+    content = json.dumps(_plain(shown), sort_keys=True).encode()
+    return f"latentloop study {name}, {hashlib.sha256(content).hexdigest()[:16]}"
+
+
+def _plain(value: Any) -> Any:
+    """Return a chart's content as JSON has it; numbers with the digits that can be seen."""
+    match value:
+        case dict():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case np.ndarray() | np.generic():
+            return _plain(value.tolist())
+        case float():
+            return f"{value:.5g}"
+        case _:
+            return value
+
+
+def draw_pictures(folder: Path, charts: Mapping[str, Charts]) -> list[Path]:
+    """Write all figures into a folder as PNG; return their paths. Drawn again from the same results, a file is the same."""
+    written = []
+    for figures in charts.values():
+        for name, chart in figures.items():
+            path = folder / f"{name}.png"
+            save_figure(draw(chart), path, dpi=DPI, source=picture_source(name, chart))
+            written.append(path)
+    return written
+
+
 def write_report(folder: Path) -> Path:
     """Draw all figures and write the page, from the results in a folder; return the page's path."""
     study = read_study(folder)
     charts = study_charts(study)
-    for figures in charts.values():
-        for name, chart in figures.items():
-            with writing(folder / f"{name}.png", "wb") as file:
-                draw(chart).savefig(file, format="png", dpi=DPI)
+    draw_pictures(folder, charts)
     path = folder / PAGE
     write_page(study_page(study, charts, _read(folder / MODEL), _read(folder / f"{VERDICTS}.json")), path)
     return path
