@@ -1,11 +1,26 @@
 """Charts: what has no number stays blank, labels are of one size, peaks and legends have room."""
 
+import itertools
+
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
+from matplotlib.text import Text
 
-from latentloop.report.charts import BLANK, Chart, Line, Panel, draw, legend_columns, plotly
+from latentloop.report.charts import (
+    BLANK,
+    COLORS,
+    TICK,
+    WIDTH,
+    Chart,
+    Level,
+    Line,
+    Panel,
+    draw,
+    legend_columns,
+    plotly,
+)
 
 
 def drawn(panel):
@@ -39,7 +54,7 @@ def test_a_logarithmic_axis_has_labels_of_one_size(low, high):
     ticks = [*axes.xaxis.get_major_ticks(), *axes.xaxis.get_minor_ticks()]
     shown = [tick for tick in ticks if tick.label1.get_text() and low <= tick.get_loc() <= high]
     assert len(shown) >= 3
-    assert {tick.label1.get_size() for tick in shown} == {8}
+    assert {tick.label1.get_size() for tick in shown} == {TICK}
 
 
 def test_peaks_stay_below_the_upper_edge():
@@ -57,3 +72,68 @@ def test_a_legend_leaves_nothing_alone_in_a_row():
     assert legend_columns(groups, 6.2) == 4
     assert legend_columns(["layer 1, MLP 1", "layer 2, MLP 1", "layer 2, MLP 2"], 4.4) == 3
     assert legend_columns(["a name that takes up a whole row of a small figure"], 2.0) == 1
+
+
+SHARES = Panel(
+    kind="bars", x=["a long name", "b"], y_label="share", top=1.0, numbers=True,
+    lines=[Line(name="one", y=[1.0, 0.25])], levels=[Level(name="whole", y=1.0, color=COLORS[0])],
+)  # fmt: skip
+MAP = Panel(kind="heatmap", title="a title that is long " * 4, x=list(range(50)), y=["c"], z=[[0.5] * 50])
+
+
+@pytest.mark.parametrize(
+    "panel", [SHARES, MAP, Panel(kind="steps", x=[1e-3, 1, 1e3], lines=[], log_x=True, log_y=True)]
+)
+@pytest.mark.parametrize("count", [1, 4])
+def test_letters_are_large_enough_where_docs_show_them(panel, count):
+    figure = draw(Chart(panels=[panel] * count, width=9.0))
+    FigureCanvasAgg(figure).draw()
+    assert figure.get_figwidth() <= WIDTH == 7
+    texts = [text for text in figure.findobj(Text) if text.get_text().strip()]
+    assert min(text.get_size() for text in texts) >= 7
+    assert not any("$" in text.get_text() for text in texts)  # exponents are smaller than their base
+
+
+def test_long_titles_do_not_run_into_each_other():
+    figure = draw(Chart(panels=[MAP] * 3))
+    FigureCanvasAgg(figure).draw()
+    boxes = [axes.title.get_window_extent() for axes in figure.axes[:3]]
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
+
+
+def test_names_below_a_map_do_not_overlap():
+    axes = drawn(MAP)
+    boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+    assert all(left.x1 <= right.x0 for left, right in itertools.pairwise(boxes))
+
+
+def test_a_bar_of_a_share_ends_where_the_axis_does():
+    axes = drawn(SHARES)
+    assert axes.get_ylim() == (0, 1)
+    for text in axes.texts:
+        place = axes.transData.inverted().transform(text.get_window_extent())
+        assert place.max(0)[1] <= 1, "a number leaves the panel"
+    assert [line.get_ydata()[0] for line in axes.lines] == [1.0]
+
+
+def test_the_page_has_a_scale_for_each_row_of_maps_and_the_numbers():
+    numbered = Panel(kind="heatmap", x=["a"], y=["b"], z=[[0.5]], numbers=True)
+    traces = plotly(Chart(panels=[MAP, MAP, MAP, numbered], columns=2))["data"]
+    assert [trace["showscale"] for trace in traces] == [False, True, False, True]
+    assert traces[1]["colorbar"]["y"] > traces[3]["colorbar"]["y"]
+    assert "texttemplate" in traces[3]
+    assert "texttemplate" not in traces[0]
+    drawn = plotly(Chart(panels=[SHARES]))
+    assert drawn["data"][0]["texttemplate"] == "%{y:.2f}"
+    assert drawn["layout"]["shapes"][0]["y0"] == 1.0
+
+
+def test_a_map_may_name_some_of_its_columns():
+    panel = Panel(
+        kind="heatmap", x=["x1", "x1", "="], y=["a"], z=[[0.1, 0.2, 0.3]], ticks={1: "def."}, ticks_above={2: "="}
+    )
+    axes = drawn(panel)
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["def."]
+    axis = plotly(Chart(panels=[panel]))["layout"]["xaxis"]
+    assert axis["ticktext"] == ["def.", "="]
+    assert [name.strip("\u200b") for name in axis["tickvals"]] == ["x1", "="]
