@@ -13,10 +13,12 @@ from latentloop.interpret.flow import KINDS, Flow
 from latentloop.interpret.heads import Heads
 from latentloop.interpret.probes import OPERANDS, RHS
 from latentloop.interpret.sinks import Map, Sinks
-from latentloop.report.charts import COLORS, MOST_COLUMNS, Chart, Charts, Line, Panel
+from latentloop.report.charts import COLORS, WIDTH, Chart, Charts, Level, Line, Panel
 from latentloop.report.diagram import Diagram, Edge, Node
 
 BINS = 24
+ABLATED_SIDE_BY_SIDE = 10
+"""Parts of a layer whose bars fit into half of a figure."""
 SHOWN_HEADS = 12
 """Heads of a layer whose attention is shown, at most; groups take turns."""
 SHOWN_OTHERS = 2
@@ -58,43 +60,48 @@ NOTE = 132
 
 
 def heads_charts(result: Heads) -> Charts:
-    """Relative variance by name in the first layer, by value where operands stand, and by value at the right-hand side."""
-    first, last = result.layers[0], result.layers[-1]
-    names = list(range(first.by_name.shape[2]))
+    """Relative variance by name and by value before the last layer, and by value at the right-hand side of the last one."""
+    before, last = result.layers[:-1] or result.layers, result.layers[-1]
 
-    def maps(ratios: np.ndarray, what: str, places: tuple[str, ...]) -> list[Panel]:
+    def maps(layer: int, what: str, ratios: np.ndarray, places: tuple[str, ...]) -> list[Panel]:
+        heads = list(range(ratios.shape[2]))
+        titles = [f"layer {layer + 1}: {what} of {place}" for place in places]
         return [
-            Panel(
-                kind="heatmap", title=f"{what} of {place} varied", x=names, y=result.positions, z=ratio, x_label="head"
-            )
-            for place, ratio in zip(places, ratios, strict=True)
+            Panel(kind="heatmap", title=title, x=heads, y=result.positions, z=ratio, x_label="head")
+            for title, ratio in zip(titles, ratios, strict=True)
         ]
 
+    names = [maps(layer, "name", one.by_name, (*OPERANDS, RHS)) for layer, one in enumerate(before)]
+    values = [maps(layer, "value", one.by_value, OPERANDS) for layer, one in enumerate(before)]
     bars = []
     for which, place in enumerate(OPERANDS):
         ratio = last.by_value[which, -1]
-        for title, numbers, top in (
+        for measure, numbers, top in (
             ("variance", last.variance[which], None),
             ("squared norm", last.norm[which], None),
             ("relative variance", ratio, 1.0),
         ):
-            heads = list(range(len(ratio)))
             line = Line(name="", y=numbers, color=COLORS[which])
-            bars.append(Panel(kind="bars", title=f"{place}: {title}", x=heads, lines=[line], x_label="head", top=top))
+            heads = list(range(len(ratio)))
+            bars.append(
+                Panel(kind="bars", title=place, x=heads, lines=[line], x_label="head", y_label=measure, top=top)
+            )
+    some = "First layer" if len(before) == 1 else "Layers before the last one"
     return {
         "heads-names": Chart(
-            panels=maps(first.by_name, "name", (*OPERANDS, RHS)),
-            caption="First layer: relative variance of each head's output at each token of the probe, when one name varies.",
+            panels=[panel for layer in names for panel in layer],
+            columns=len(names[0]),
+            caption=f"{some}: relative variance of each head's output at each token of the probe, when one name varies.",
         ),
         "heads-lookups": Chart(
-            panels=maps(first.by_value, "value", OPERANDS),
-            columns=3,
-            caption="First layer: the same when one value varies.",
+            panels=[panel for layer in values for panel in layer],
+            columns=len(values[0]),
+            caption=f"{some}: the same when one value varies.",
         ),
         "heads-values": Chart(
             panels=bars,
             columns=3,
-            height=2.1,
+            height=1.9,
             caption="Last layer, at the right-hand side, when one value varies: variance, mean squared norm, and their ratio.",
         ),
     }
@@ -142,8 +149,8 @@ def circuits_charts(result: Copies) -> Charts:
     return {
         "circuits-means": Chart(
             panels=bars,
-            columns=min(3, len(bars)),
-            height=3.1,
+            columns=2 if len(bars) % 3 else 3,
+            height=2.5,
             caption="Mean norm amplification of each factor by each group's combined OV matrix.",
         ),
         "circuits-histograms": Chart(
@@ -161,7 +168,7 @@ def flow_charts(result: Flow) -> Charts:
     for what, found in (("attention", result.attention), ("stream", result.residual)):
         for kind in KINDS:
             for layer in range(len(found[kind])):
-                title = f"{what}, layer {layer + 1}\nother {kind}"
+                title = f"{what}, layer {layer + 1}: other {kind}"
                 panels.append(
                     Panel(
                         kind="heatmap", title=title, x=result.positions, y=OPERANDS, z=found[kind][layer], numbers=True
@@ -172,9 +179,7 @@ def flow_charts(result: Flow) -> Charts:
         " pairs for each operand). Of the last layer only the right-hand side is patched: nothing else is read there, and the "
         "other cells are blank."
     )
-    charts: dict[str, Chart | Diagram] = {
-        "flow": Chart(panels=panels, columns=min(MOST_COLUMNS, len(panels) // 2), height=2.4, caption=caption)
-    }
+    charts: dict[str, Chart | Diagram] = {"flow": Chart(panels=panels, columns=2, height=1.6, caption=caption)}
     if result.groups:
         layers = sorted({group.layer for group in result.groups})
         bars = []
@@ -183,15 +188,19 @@ def flow_charts(result: Flow) -> Charts:
             names = [f"{kind} of {place}" for kind, place in ((GROUP_KINDS[one.kind], one.operand) for one in mine)]
             line = Line(name="", y=[group.moved for group in mine])
             title = f"layer {layer + 1}"
-            bars.append(Panel(kind="bars", title=title, x=names, lines=[line], y_label="share", top=1.2, numbers=True))
+            bars.append(Panel(kind="bars", title=title, x=names, lines=[line], y_label="share", top=1.0, numbers=True))
         caption = "Share of answers that move when one group of heads is patched alone, where its operand is read."
-        charts["flow-groups"] = Chart(panels=bars, columns=len(bars), height=3.0, width=3.6, caption=caption)
+        charts["flow-groups"] = Chart(panels=bars, columns=min(2, len(bars)), height=2.5, caption=caption)
     return charts
 
 
 def ablation_charts(result: Ablations) -> Charts:
     """Problems solved without each part."""
     panels = []
+    levels = [
+        Level(name="problems solved, whole model", y=result.solved, color=COLORS[0]),
+        Level(name="values right, whole model", y=result.values, color=COLORS[1]),
+    ]
     for layer in sorted({part.layer for part in result.parts}):
         mine = [part for part in result.parts if part.layer == layer]
         lines = [
@@ -205,16 +214,18 @@ def ablation_charts(result: Ablations) -> Charts:
                 x=[part.part for part in mine],
                 lines=lines,
                 y_label="share",
-                top=1.2,
+                top=1.0,
                 numbers=True,
+                levels=levels,
             )
         )
     caption = (
         f"{result.problems} problems of {result.nodes} nodes without one part: "
-        "what a group, a head or an MLP adds is its mean over tokens of the same kind."
+        "what a group, a head or an MLP adds is its mean over tokens of the same kind. "
+        "Dashed: the whole model."
     )
-    columns = 1 if len(result.parts) > 24 else 2
-    return {"ablation": Chart(panels=panels, columns=columns, height=3.4, width=9.0 / columns, caption=caption)}
+    columns = 2 if all(len(panel.x) <= ABLATED_SIDE_BY_SIDE for panel in panels) else 1
+    return {"ablation": Chart(panels=panels, columns=columns, height=2.7, width=WIDTH / columns, caption=caption)}
 
 
 def sinks_charts(result: Sinks, heads: Heads | None = None) -> Charts:
@@ -230,16 +241,47 @@ def sinks_charts(result: Sinks, heads: Heads | None = None) -> Charts:
             own = [
                 f"{name}: head{'s' * (len(some) > 1)} {_listed(some)}" for name, some in groups.items() if head in some
             ]
-            for one in mine:
-                title = f"layer {layer + 1}, head {head}, {one.operands} operand{'s' * (one.operands > 1)}"
-                title = "\n".join([title, "; ".join(own)]) if own else title
-                panels.append(Panel(kind="heatmap", title=title, x=one.columns, y=one.rows, z=one.weights[head]))
+            title = "\n".join([f"layer {layer + 1}, head {head}", *(["; ".join(own)] if own else [])])
+            panels.append(_attention_panel(title, mine, head))
     caption = (
-        "Attention from the tokens of the probe to the last tokens of the sequence: heads that serve an operand, each under "
-        f"the whole of its groups; of a layer without any, the {SHOWN_OTHERS} that attend most from the right-hand side."
+        "Attention from the tokens of the probe to the last tokens of the sequence, with three, two and one operands from "
+        "top to bottom; a column is one token, def. is where an operand is defined, and gray is what is not there. "
+        "Heads that serve an operand, each under the whole of its groups; of a layer without any, "
+        f"the {SHOWN_OTHERS} that attend most from the right-hand side."
     )
     caption += f" Not shown, as layer.head: {', '.join(left_out)}." if left_out else ""
-    return {"sinks": Chart(panels=panels, columns=3, height=2.15, width=5.4, caption=caption)}
+    return {"sinks": Chart(panels=panels, columns=2, height=3.2, caption=caption)}
+
+
+def _attention_panel(title: str, maps: Sequence[Map], head: int) -> Panel:
+    """Return the maps of one head on top of each other, those with most operands first; each token has one column."""
+    whole, fewest = maps[0], maps[-1]
+    before = len(fewest.columns) - len(fewest.rows)
+    words = [*fewest.columns[:before], *whole.rows]
+    parts, rows = [], []
+    for one in maps:
+        count = len(one.rows)
+        part = np.full((count + (one is not fewest), len(words)), np.nan)  # a blank row between two maps
+        weights, context = one.weights[head], len(one.columns) - count
+        part[:count, before - context : before + 1] = weights[:, : context + 1]
+        part[:count, len(words) - count + 1 :] = weights[:, context + 1 :]  # what is missing is at the probe's start
+        parts.append(part)
+        rows += [*one.rows, ""][: len(part)]
+    places = {before + place: name for place, name in enumerate(whole.rows)}
+    written = dict(zip(whole.rows, whole.columns[-len(whole.rows) :], strict=True))
+    for place in range(1, before):
+        defined = [name for name in OPERANDS if written.get(name) == words[place]]
+        if defined and words[place - 1] == "=":
+            places[place] = f"def. {defined[0]}"
+    return Panel(
+        kind="heatmap",
+        title=title,
+        x=words,
+        y=rows,
+        z=np.concatenate(parts),
+        ticks={place: name for place, name in sorted(places.items()) if len(name) > 2},
+        ticks_above={place: name for place, name in places.items() if len(name) == 1},
+    )
 
 
 def shown_heads(attention: Map, groups: Mapping[str, Sequence[int]]) -> tuple[list[int], list[int]]:

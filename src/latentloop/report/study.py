@@ -26,7 +26,7 @@ from latentloop.report.study_figures import FIGURES
 ASKED = ("supported", "not supported")
 """Verdicts that an analysis has led to."""
 PAGE = "report.html"
-DPI = 130
+DPI = 160
 PIXELS = 105
 DIAGRAM_PIXELS = 82
 """Of a chart's inch on the page, and of a diagram's."""

@@ -14,7 +14,7 @@ from latentloop.interpret.probes import OPERANDS
 from latentloop.interpret.recompute import Recomputation
 from latentloop.interpret.residual import Changes
 from latentloop.interpret.sharpness import Sharpness
-from latentloop.report.charts import COLORS, MOST_COLUMNS, Chart, Charts, Line, Panel
+from latentloop.report.charts import COLORS, WIDTH, Chart, Charts, Line, Panel
 from latentloop.report.circuit_figures import ablation_charts, circuits_charts, flow_charts, heads_charts, sinks_charts
 
 BINS = 24
@@ -46,7 +46,7 @@ def residual_charts(result: Changes) -> Charts:
     )
     return {
         "residual": Chart(
-            panels=[panel], columns=1, height=3.2, caption="Relative L2 change of the residual stream by each MLP."
+            panels=[panel], columns=1, height=2.6, caption="Relative L2 change of the residual stream by each MLP."
         )
     }
 
@@ -69,8 +69,7 @@ def embeddings_charts(result: NewValues) -> Charts:
         "embeddings": Chart(
             panels=panels,
             columns=len(panels),
-            height=4.4,
-            width=4.9,
+            height=2.5 if len(panels) > 1 else 3.6,
             caption="Cosine similarity of new-value embeddings, operand by operand. In those from weights, N/A and empty come "
             "after an operand's numbers.",
         )
@@ -79,7 +78,16 @@ def embeddings_charts(result: NewValues) -> Charts:
 
 def shown_sites(sites: Sequence[Site]) -> list[Site]:
     """Return the places whose histograms are drawn: the first MLP's units, the last one's and its output, the read-out."""
-    return list({site.name: site for site in (*sites[:2], *sites[-3:])}.values())
+    return list({site.name: site for site in (*sites[:2], *sites[-4:])}.values())
+
+
+def with_data(site: Site) -> tuple[np.ndarray, np.ndarray]:
+    """Return the edges and counts of a histogram without the empty bins at its ends."""
+    filled = np.flatnonzero(site.counts.any(0))
+    if not len(filled):
+        return site.edges, site.counts
+    first, last = int(filled[0]), int(filled[-1])
+    return site.edges[first : last + 2], site.counts[:, first : last + 1]
 
 
 def fourier_charts(result: Spectra) -> Charts:
@@ -92,34 +100,35 @@ def fourier_charts(result: Spectra) -> Charts:
             Line(name=group, y=[site.energy[place] for site in pattern.sites])
             for place, group in enumerate(result.groups)
         ]
-        energy.append(Panel(kind="bars", title=pattern.name, x=names, lines=lines, y_label="share of energy", top=1.03))
+        energy.append(Panel(kind="bars", title=pattern.name, x=names, lines=lines, y_label="share of energy", top=1.0))
     found["fourier-energy"] = Chart(
         panels=energy,
         columns=1,
-        height=3.0,
-        width=9.0,
+        height=2.5,
+        width=WIDTH,
         caption="Energy by frequency group at each place, from the first MLP to the read-out.",
     )
-    histograms = [
-        Panel(
-            kind="steps",
-            title=f"{pattern.name}: {site.name}",
-            x=site.edges,
-            lines=[Line(name=group, y=counts) for group, counts in zip(result.groups, site.counts, strict=True)],
-            log_x=True,
-            log_y=True,
-            x_label="norm",
-            y_label="" if place else "frequencies",
-        )
-        for pattern in result.patterns
-        for place, site in enumerate(shown_sites(pattern.sites))
-    ]
+    columns = 3 if len(shown_sites(result.patterns[0].sites)) > 4 else 2
+    histograms = []
+    for pattern in result.patterns:
+        for place, site in enumerate(shown_sites(pattern.sites)):
+            edges, counts = with_data(site)
+            histograms.append(
+                Panel(
+                    kind="steps",
+                    title=f"{pattern.name}: {site.name}",
+                    x=edges,
+                    lines=[Line(name=group, y=count) for group, count in zip(result.groups, counts, strict=True)],
+                    log_x=True,
+                    log_y=True,
+                    x_label="norm",
+                    y_label="" if place % columns else "frequencies",
+                )
+            )
     found["fourier-histograms"] = Chart(
         panels=histograms,
-        columns=len(shown_sites(result.patterns[0].sites)),
-        height=2.9,
-        width=2.7,
-        caption="Norms of the transform at single frequencies, by group: a row for each operation.",
+        columns=columns,
+        caption="Norms of the transform at single frequencies, by group, for each operation; axes begin where there are any.",
     )
     checks = []
     for pattern in result.patterns:
@@ -131,7 +140,7 @@ def fourier_charts(result: Spectra) -> Charts:
                 title=f"{pattern.name}: without a group",
                 x=result.groups,
                 y_label="share",
-                top=1.03,
+                top=1.0,
                 lines=[
                     Line(name="problems solved", y=without.solved_without),
                     Line(name="triples right", y=without.triples_without),
@@ -142,6 +151,7 @@ def fourier_charts(result: Spectra) -> Charts:
                 title="where values enter: energy",
                 x=numbers,
                 x_label="frequency",
+                y_label="share of energy",
                 lines=[Line(name="energy", y=without.entering, color=COLORS[2])],
             ),
             Panel(
@@ -149,6 +159,7 @@ def fourier_charts(result: Spectra) -> Charts:
                 title="... with the strongest alone",
                 x=numbers,
                 x_label="frequencies kept",
+                y_label="share",
                 top=1.03,
                 lines=[
                     Line(name="triples right", y=without.triples_strongest, color=COLORS[1]),
@@ -159,7 +170,7 @@ def fourier_charts(result: Spectra) -> Charts:
     found["fourier-checks"] = Chart(
         panels=checks,
         columns=3,
-        height=3.1,
+        height=2.5,
         caption="Without one frequency group of what the MLPs add; and with few frequencies where values enter them.",
     )
     return found
@@ -202,7 +213,6 @@ def errors_charts(result: Errors) -> Charts:
         "errors": Chart(
             panels=panels,
             columns=3,
-            height=2.5,
             caption=f"{result.instances} problems of {result.nodes} nodes. First layer's attention by group, and cosine of "
             "what the last layer's heads add with what they should, as measured and, where operands have heads of their own, "
             "from weights. Dotted: the least that counts as right.",
@@ -238,8 +248,8 @@ def sharpness_charts(result: Sharpness) -> Charts:
     return {
         "sharpness": Chart(
             panels=panels,
-            columns=min(MOST_COLUMNS, len(panels)),
-            height=3.2,
+            columns=min(2, len(panels)),
+            height=2.3,
             caption="Entropy of attention by size, each head, at the iteration at which an equation is computed. Black: of the "
             "head that attends most to the token in question, where it gives it half of its attention at least.",
         )
@@ -250,12 +260,12 @@ def recompute_charts(result: Recomputation) -> Charts:
     """What becomes of wrong values."""
     names = ["restored", "kept", "follow a wrong operand", "stay in spite of it", "undisturbed"]
     shares = [result.restored, result.kept, result.follow, result.stay, result.undisturbed]
-    panel = Panel(kind="bars", x=names, lines=[Line(name="", y=shares)], y_label="share of values", top=1.03)
+    panel = Panel(kind="bars", x=names, lines=[Line(name="", y=shares)], y_label="share of values", top=1.0)
     return {
         "recompute": Chart(
             panels=[panel],
             columns=1,
-            height=3.2,
+            height=2.6,
             caption=f"One iteration of a solved state with wrong values: {result.wrong} made wrong, "
             f"{result.affected} with a wrong operand.",
         )
@@ -266,12 +276,12 @@ def iterations_charts(result: BetweenIterations) -> Charts:
     """What becomes of a patched value."""
     names = ["takes the value", "children follow", "children unmoved", "restored", "kept"]
     shares = [result.taken, result.follow, result.unmoved, result.restored, result.kept]
-    panel = Panel(kind="bars", x=names, lines=[Line(name="", y=shares)], y_label="share of values", top=1.03)
+    panel = Panel(kind="bars", x=names, lines=[Line(name="", y=shares)], y_label="share of values", top=1.0)
     return {
         "iterations": Chart(
             panels=[panel],
             columns=1,
-            height=3.2,
+            height=2.6,
             caption=f"{result.patched} values patched between two iterations, "
             f"and {result.children} values computed from them at the next.",
         )
@@ -287,6 +297,7 @@ def drift_charts(result: Drift) -> Charts:
             title="decoded right",
             x=times,
             x_label="iteration",
+            y_label="share",
             top=1.03,
             lines=[Line(name="all", y=result.right), Line(name="known by then", y=result.known_right, dashed=True)],
         ),
@@ -295,6 +306,7 @@ def drift_charts(result: Drift) -> Charts:
             title="change of vectors",
             x=times[1:],
             x_label="iteration",
+            y_label="|change| / |before|",
             lines=[Line(name="change", y=result.change, color=COLORS[2])],
         ),
         Panel(
@@ -302,6 +314,7 @@ def drift_charts(result: Drift) -> Charts:
             title="margin of values",
             x=times,
             x_label="iteration",
+            y_label="logits",
             lines=[Line(name="margin", y=result.margin, color=COLORS[4])],
         ),
     ]
@@ -309,7 +322,6 @@ def drift_charts(result: Drift) -> Charts:
         "drift": Chart(
             panels=panels,
             columns=3,
-            height=2.8,
             caption=f"Over iterations; the deepest problem needs {result.deepest}.",
         )
     }
