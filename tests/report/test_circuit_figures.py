@@ -16,11 +16,11 @@ from latentloop.interpret.sinks import Map
 from latentloop.interpret.study import interpret
 from latentloop.interpret.subject import Settings
 from latentloop.report.charts import plotly
+from latentloop.report.circuit_diagram import circuit_diagram
 from latentloop.report.circuit_figures import (
     GROUP_COLORS,
     SHOWN_HEADS,
     SHOWN_OTHERS,
-    circuit_diagram,
     flow_charts,
     shown_heads,
     sinks_charts,

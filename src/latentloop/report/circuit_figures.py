@@ -1,8 +1,6 @@
 """Figures of the circuit, each from its results alone: heads, what they copy, what patching moves, attention maps."""
 
-import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import zip_longest
 
 import numpy as np
@@ -14,7 +12,6 @@ from latentloop.interpret.heads import Heads
 from latentloop.interpret.probes import OPERANDS, RHS
 from latentloop.interpret.sinks import Map, Sinks
 from latentloop.report.charts import COLORS, WIDTH, Chart, Charts, Level, Line, Panel
-from latentloop.report.diagram import Diagram, Edge, Node
 
 BINS = 24
 ABLATED_SIDE_BY_SIDE = 10
@@ -51,12 +48,6 @@ GROUP_KINDS = {
     "lookups": "look-up",
 }
 """What a group of heads brings."""
-FAINT = 0.1
-"""Share of answers that move for an arrow to be drawn; the more of them, the thicker it is."""
-STREAM = "#777777"
-"""Color of arrows that carry on what is there."""
-NOTE = 132
-"""Letters of a line of notes under the diagram."""
 
 
 def heads_charts(result: Heads) -> Charts:
@@ -297,99 +288,6 @@ def shown_heads(attention: Map, groups: Mapping[str, Sequence[int]]) -> tuple[li
     chosen = set(list(turns)[:SHOWN_HEADS])
     together = list(dict.fromkeys(head for some in groups.values() for head in some))
     return [head for head in together if head in chosen], [head for head in together if head not in chosen]
-
-
-def circuit_diagram(heads: Heads, flow: Flow) -> Diagram:
-    """Draw the circuit that patching found: an arrow wherever answers move with what a layer's attention brings.
-
-    Columns are tokens; rows are the stream before the first layer, and after the attention of each layer that moves answers.
-    """
-    last = len(heads.layers) - 1
-    columns = [*(f"definition of {place}" for place in OPERANDS), *OPERANDS, RHS]
-    across = dict(zip(columns, np.linspace(0.1, 0.93, len(columns)).tolist(), strict=True))
-    most = np.nanmax(flow.attention["value"], axis=(1, 2))
-    layers = [layer for layer in range(last + 1) if layer in (0, last) or most[layer] >= FAINT]
-    heights = np.linspace(0.9, 0.34, len(layers) + 1).tolist()
-    nodes = [
-        Node(label=name.replace(" of ", "\nof "), x=x, y=y, color="#fbe9d7" if name == RHS else "#e8eef5")
-        for y in heights[:-1]
-        for name, x in across.items()
-    ]
-    nodes += [
-        Node(label=RHS, x=across[RHS], y=heights[-1], color="#fbe9d7"),
-        Node(label="result", x=across[RHS], y=0.08, color="#e3f1e7"),
-    ]
-    final = len(layers) * len(columns)
-
-    def node(row: int, name: str) -> int:
-        return row * len(columns) + columns.index(name) if row < len(layers) else final
-
-    edges: list[Edge] = []
-
-    def arrow(start: int, end: int, what: str, share: float, color: str) -> None:
-        label = f"{what} {share:.0%}"
-        column = start % len(columns)
-        # Labels of what operands send stand between columns, clear of arrows down.
-        at = 0.3 if column < len(OPERANDS) else 0.5 / (len(columns) - 1 - column)
-        edges.append(Edge(start=start, end=end, label=label, color=color, at=at, width=0.6 + 1.4 * float(share)))
-
-    def stay(name: str, rows: Sequence[int]) -> None:
-        label = "stream" if name == RHS else ""
-        edges.extend(
-            Edge(start=node(row, name), end=node(row + 1, name), label=label, color=STREAM, width=1.0) for row in rows
-        )
-
-    asked = []  # rows in which names at the right-hand side are what values are looked up by
-    for which, place in enumerate(OPERANDS):
-        at, color = f"definition of {place}", COLORS[which]  # where the operand's value is found
-        named = False
-        for row, layer in enumerate(layers):
-            values, names = flow.attention["value"][layer, which], flow.attention["name"][layer, which]
-            if values[-1] >= FAINT:
-                arrow(node(row, at), node(row + 1, RHS), "value", values[-1], color)
-                if named and at != place:
-                    asked.append(row)
-                    rise = (0.95 - 0.27 * which) * (heights[0] - heights[1])  # arcs lie one in another
-                    query = Edge(start=node(row, RHS), end=node(row, at), label="query", color=color, at=0.4, width=1.2)
-                    edges.append(replace(query, rise=rise, dashed=True))
-            if layer == 0 < last and names[-1] >= FAINT:
-                named = True
-                arrow(node(row, place), node(row + 1, RHS), "name", names[-1], color)
-            brought = values[flow.positions.index(place)]
-            if layer < last and brought >= FAINT:
-                arrow(node(row, at), node(row + 1, place), "value", brought, color)
-                at = place
-    ends = [(edge.start, edge.end) for edge in edges]
-    for name in columns[:-1]:  # what is at a token stays there until it is used
-        touched = [row for row in range(1, len(layers)) if any(node(row, name) in pair for pair in ends)]
-        first = min(touched, default=0) if name in OPERANDS else 0
-        stay(name, range(first, max(touched, default=0)))
-    arrived = {edge.end for edge in edges if edge.label.startswith("value")}
-    gathered = [row for row in range(1, len(layers)) if node(row, RHS) in arrived]
-    carried = {*range(1, max(asked, default=1)), *range(min(gathered, default=len(layers)), len(layers))}
-    stay(RHS, sorted(carried))
-    if any(edge.end == final for edge in edges):
-        edges.append(Edge(start=final, end=final + 1, label="MLPs", color="#3a8f5c"))
-    # Of the rows after the first, only what an arrow touches is drawn.
-    used = {*range(len(columns)), final, final + 1, *(end for edge in edges for end in (edge.start, edge.end))}
-    order = {old: new for new, old in enumerate(sorted(used))}
-    nodes = [nodes[old] for old in order]
-    edges = [replace(edge, start=order[edge.start], end=order[edge.end]) for edge in edges]
-    notes = [(0.0, (heights[row] + heights[row + 1]) / 2, f"layer {layer + 1}") for row, layer in enumerate(layers)]
-    lines: list[str] = []
-    for number, layer in enumerate(heads.layers):
-        groups = layer.groups(last=number == last)
-        text = "; ".join(f"{name}: {_listed(some)}" for name, some in groups.items())
-        lines += textwrap.wrap(f"heads of layer {number + 1} — {text}", NOTE, break_on_hyphens=False)
-    spacing = min(0.06, 0.22 / len(lines))
-    notes += [(0.0, 0.22 - spacing * place, line) for place, line in enumerate(lines)]
-    caption = (
-        "The circuit, drawn from measurements: an arrow ends where patched attention moves the answer, with the share "
-        "of answers that do; where it starts is inferred. Gray arrows carry on what a layer has brought."
-    )
-    if asked:
-        caption += " Dashed, and inferred too: names that came to the right-hand side, as the queries of the look-up."
-    return Diagram(nodes=nodes, edges=edges, notes=notes, height=5.6 + 1.2 * max(0, len(layers) - 2), caption=caption)
 
 
 def _listed(heads: Sequence[int]) -> str:

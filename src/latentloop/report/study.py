@@ -17,7 +17,8 @@ from latentloop.interpret.registry import ANALYSES
 from latentloop.interpret.sharpness import LINKS
 from latentloop.interpret.study import MODEL, VERDICTS, Study, read_study
 from latentloop.report.charts import Chart, Charts, draw, plotly
-from latentloop.report.circuit_figures import GROUP_KINDS, circuit_diagram, sinks_charts
+from latentloop.report.circuit_diagram import circuit_diagram
+from latentloop.report.circuit_figures import GROUP_KINDS, sinks_charts
 from latentloop.report.diagram import Diagram
 from latentloop.report.graph import save_figure
 from latentloop.report.page import Block, FigureBlock, Number, Page, Section, Verdict, write_page
@@ -28,7 +29,7 @@ ASKED = ("supported", "not supported")
 PAGE = "report.html"
 DPI = 160
 PIXELS = 105
-DIAGRAM_PIXELS = 82
+DIAGRAM_PIXELS = 125
 """Of a chart's inch on the page, and of a diagram's."""
 
 
@@ -37,7 +38,8 @@ def study_charts(study: Study) -> dict[str, Charts]:
     results = study.results
     found: dict[str, Charts] = {}
     if {"heads", "flow"} <= results.keys():
-        found["circuit"] = {"circuit": circuit_diagram(results["heads"], results["flow"])}
+        diagram = circuit_diagram(results["heads"], results["flow"], results.get("ablation"))
+        found["circuit"] = {"circuit": diagram}
     figures = FIGURES | {"sinks": partial(sinks_charts, heads=results.get("heads"))}
     return found | {name: figures[name](result) for name, result in results.items()}
 
