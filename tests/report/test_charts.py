@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
@@ -124,6 +125,8 @@ def test_the_page_has_a_scale_for_each_row_of_maps_and_the_numbers():
     assert "texttemplate" in traces[3]
     assert "texttemplate" not in traces[0]
     drawn = plotly(Chart(panels=[SHARES]))
+    go.Figure(**drawn)
+    go.Figure(**plotly(Chart(panels=[MAP, MAP, MAP, numbered], columns=2)))
     assert drawn["data"][0]["texttemplate"] == "%{y:.2f}"
     assert drawn["layout"]["shapes"][0]["y0"] == 1.0
 
@@ -135,5 +138,6 @@ def test_a_map_may_name_some_of_its_columns():
     axes = drawn(panel)
     assert [label.get_text() for label in axes.get_xticklabels()] == ["def."]
     axis = plotly(Chart(panels=[panel]))["layout"]["xaxis"]
+    go.Figure(**plotly(Chart(panels=[panel])))  # plotly knows all that it is told
     assert axis["ticktext"] == ["def.", "="]
     assert [name.strip("\u200b") for name in axis["tickvals"]] == ["x1", "="]

@@ -173,7 +173,15 @@ def _draw_panel(axes: Axes, panel: Panel, width: float) -> None:
         elif panel.kind == "lines":
             dashes = "--" if line.dashed else "-"
             axes.plot(
-                list(panel.x), line.y, dashes, marker="o", markersize=3, color=color, label=line.name, linewidth=1.3
+                list(panel.x),
+                line.y,
+                dashes,
+                marker="o",
+                markersize=3,
+                color=color,
+                label=line.name,
+                linewidth=1.3,
+                clip_on=False,
             )
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # nodes, iterations, frequencies
         else:

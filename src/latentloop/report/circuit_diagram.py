@@ -20,6 +20,8 @@ STREAM = "#777777"
 """Color of arrows that carry on what is there."""
 LEFT, RIGHT = 0.09, 0.97
 """Where columns begin and end."""
+DENSE = 0.5
+"""Gap after a definition, of that between tokens, where more is written."""
 TOP, PITCH, TAIL, LINE = 0.32, 1.3, 0.8, 0.15
 """Inches: above the first row, from row to row, from the last row to the result, and of a line of notes."""
 NOTE = 100
@@ -107,9 +109,9 @@ class _Circuit:
     def _arrows(self, row: int, starts: Sequence[str], end: str, label: str, detail: str, look: Edge) -> None:
         """Draw arrows from all places where something is to one, with one label."""
         for number, start in enumerate(starts):
-            words = {"label": label, "detail": detail} if number == 0 else {"label": "", "detail": ""}
-            at = 0.3 if start.startswith("definition") else 0.4
-            self.edges.append(replace(look, start=self._node(row, start), end=self._node(row + 1, end), at=at, **words))
+            ends = {"start": self._node(row, start), "end": self._node(row + 1, end)}
+            edge = replace(look, **ends, at=0.3 if start.startswith("definition") else 0.4)
+            self.edges.append(edge if number else replace(edge, label=label, detail=detail))
 
     def _heads(self, layer: int, kind: str, which: int, token: str, share: float) -> str:
         """Name the group of heads that was found for what an arrow shows, and what it moves alone where that is less."""
@@ -187,8 +189,9 @@ class _Circuit:
         """Return the boxes of all rows and columns, those of the last row and the result."""
         words = [_name(column).replace(" of ", "\nof ") for column in self.columns]
         wide = np.array([2 * Node(label=one, x=0.0, y=0.0).half[0] for one in words])
-        gap = (RIGHT - LEFT - wide.sum()) / (len(words) - 1)
-        across = LEFT + wide.cumsum() - wide / 2 + gap * np.arange(len(words))
+        gaps = np.array([DENSE if column.startswith("definition") else 1.0 for column in self.columns[:-1]])
+        gaps *= (RIGHT - LEFT - wide.sum()) / gaps.sum()
+        across = LEFT + wide.cumsum() - wide / 2 + np.array([0.0, *gaps.cumsum()])
         nodes = []
         for row in range(len(self.layers)):
             y = 1 - (TOP + PITCH * row) / height

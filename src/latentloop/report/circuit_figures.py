@@ -12,6 +12,7 @@ from latentloop.interpret.heads import Heads
 from latentloop.interpret.probes import OPERANDS, RHS
 from latentloop.interpret.sinks import Map, Sinks
 from latentloop.report.charts import COLORS, WIDTH, Chart, Charts, Level, Line, Panel
+from latentloop.report.circuit_diagram import listed
 
 BINS = 24
 ABLATED_SIDE_BY_SIDE = 10
@@ -170,7 +171,7 @@ def flow_charts(result: Flow) -> Charts:
         " pairs for each operand). Of the last layer only the right-hand side is patched: nothing else is read there, and the "
         "other cells are blank."
     )
-    charts: dict[str, Chart | Diagram] = {"flow": Chart(panels=panels, columns=2, height=1.6, caption=caption)}
+    charts: dict[str, Chart] = {"flow": Chart(panels=panels, columns=2, height=1.6, caption=caption)}
     if result.groups:
         layers = sorted({group.layer for group in result.groups})
         bars = []
@@ -230,7 +231,7 @@ def sinks_charts(result: Sinks, heads: Heads | None = None) -> Charts:
         left_out += [f"{layer + 1}.{head}" for head in left]
         for head in shown:
             own = [
-                f"{name}: head{'s' * (len(some) > 1)} {_listed(some)}" for name, some in groups.items() if head in some
+                f"{name}: head{'s' * (len(some) > 1)} {listed(some)}" for name, some in groups.items() if head in some
             ]
             title = "\n".join([f"layer {layer + 1}, head {head}", *(["; ".join(own)] if own else [])])
             panels.append(_attention_panel(title, mine, head))
@@ -241,7 +242,7 @@ def sinks_charts(result: Sinks, heads: Heads | None = None) -> Charts:
         f"the {SHOWN_OTHERS} that attend most from the right-hand side."
     )
     caption += f" Not shown, as layer.head: {', '.join(left_out)}." if left_out else ""
-    return {"sinks": Chart(panels=panels, columns=2, height=3.2, caption=caption)}
+    return {"sinks": Chart(panels=panels, columns=2, height=3.6, caption=caption)}
 
 
 def _attention_panel(title: str, maps: Sequence[Map], head: int) -> Panel:
@@ -288,7 +289,3 @@ def shown_heads(attention: Map, groups: Mapping[str, Sequence[int]]) -> tuple[li
     chosen = set(list(turns)[:SHOWN_HEADS])
     together = list(dict.fromkeys(head for some in groups.values() for head in some))
     return [head for head in together if head in chosen], [head for head in together if head not in chosen]
-
-
-def _listed(heads: Sequence[int]) -> str:
-    return ", ".join(map(str, heads))

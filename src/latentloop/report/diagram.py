@@ -123,7 +123,7 @@ Box = tuple[float, float, float, float]
 
 def _box(x: float, y: float, text: str, diagram: Diagram) -> Box:
     wide, high = text_size(text, LABEL)
-    half_wide, half_high = wide / 2 / WIDTH, high / 2 / diagram.height
+    half_wide, half_high = (wide / 2 + 0.04) / WIDTH, high / 2 / diagram.height
     return x - half_wide, y - half_high, x + half_wide, y + half_high
 
 
