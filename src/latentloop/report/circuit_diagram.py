@@ -8,7 +8,7 @@ import numpy as np
 
 from latentloop.interpret.ablation import Ablations
 from latentloop.interpret.flow import Flow
-from latentloop.interpret.heads import DOMINANCE, Heads
+from latentloop.interpret.heads import Heads
 from latentloop.interpret.probes import OPERANDS, RHS
 from latentloop.report.charts import COLORS
 from latentloop.report.diagram import Diagram, Edge, Node
@@ -100,7 +100,7 @@ class _Circuit:
         if layer == self.last:
             return np.zeros(len(self.flow.positions), bool)
         names = np.nan_to_num(self.flow.attention["name"][layer, which])
-        found = (names >= FAINT) & (names >= DOMINANCE * self._values(layer, which))
+        found = (names >= FAINT) & (names >= self.heads.rule.dominance * self._values(layer, which))
         return found & (np.array(self.flow.positions) != OPERANDS[which])  # it is there already
 
     def _node(self, row: int, column: str) -> int:
