@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from handmade import GRAPH, TASK
+from latentloop.config.positions import AbsoluteConfig, NoneConfig
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.interpret.registry import ANALYSES
 from latentloop.interpret.study import interpret
-from latentloop.interpret.subject import Settings, find_size
+from latentloop.interpret.subject import Settings, Size, Subject, find_size
 from latentloop.model.build import build_model, weights_of
 from latentloop.presets import preset
 from latentloop.train.checkpoint import Checkpoint
@@ -36,6 +37,23 @@ def test_a_model_of_few_names_is_studied_as_far_as_it_needs_no_probes(names, nod
         assert study.stored[name].reason == f"probes need at least 12 names, and the model knows {names}"
     assert study.results["sharpness"].sizes == [nodes]
     assert all(claim.verdict != "supported" for claim in study.claims)
+
+
+@pytest.mark.parametrize(
+    ("positions", "names", "largest"),
+    [
+        (NoneConfig(), 70, 64),
+        (NoneConfig(), 300, 128),
+        (AbsoluteConfig(max_positions=200), 300, 24),
+        (NoneConfig(), 6, 5),
+    ],
+)
+def test_errors_are_looked_for_in_the_largest_problems_that_can_be_posed(positions, names, largest):
+    trained = untrained(6, names=names)
+    run = replace(trained.run, model=replace(trained.run.model, positions=positions))
+    trained = LatentLoop(Checkpoint(run=run, weights=weights_of(build_model(run)), metrics={}))
+    size = Size(nodes=5, solved=1.0, tried={}, repeats=False, probes_right=None)
+    assert Subject(trained=trained, size=size, settings=TINY).largest == largest
 
 
 def test_products_of_two_values_say_why_nothing_can_be_exchanged(tmp_path):

@@ -1,6 +1,7 @@
 """Where do errors come from? Each wrong value is put down to the first part of the circuit that did not do its work.
 
-At every right-hand side and iteration of plain problems: does the first layer's group attend where it should (0.9 of its
+At every right-hand side and iteration of plain problems, as large as names allow, since a model makes no errors where it
+solves everything: does the first layer's group attend where it should (0.9 of its
 attention; where heads share the work out, that of the head which does it), is what the last layer's heads add what
 the operands' values give (cosine 0.9, of measured new-value embeddings), is the decoded value what the model's own state
 gives? The first that fails is the source. Where every operand has last-layer heads of its own, and weights tell what these
@@ -26,7 +27,7 @@ from latentloop.interpret.flow import Flow
 from latentloop.interpret.heads import Heads
 from latentloop.interpret.nodes import at_nodes, node_values, with_nodes
 from latentloop.interpret.probes import OPERANDS
-from latentloop.interpret.subject import Subject
+from latentloop.interpret.subject import LONGEST_NODE, Subject
 from latentloop.model.capture import capture, patch
 from latentloop.model.recurrence import update
 from latentloop.operations import OPERATIONS
@@ -111,10 +112,10 @@ def analyze(subject: Subject, heads: Heads, flow: Flow, values: NewValues) -> Er
     """Roll the model out on plain problems."""
     assert len(heads.layers) > 1
     assert not unfound(flow)
-    nodes = subject.size.nodes
+    nodes = subject.largest
     problems = published_problems(subject.task, nodes, subject.settings.instances)
     tally = _Tally(subject, heads, flow, values)
-    length = 8 * nodes
+    length = LONGEST_NODE * nodes
     room = max(1, PATTERNS_AT_ONCE // (length**2 * heads.layers[0].norm.shape[1]))
     for start in range(0, len(problems), room):
         tally.roll_out(problems[start : start + room])

@@ -196,7 +196,7 @@ ANALYSES: dict[str, Analysis] = {
         conditions=(*PROBED, _two_layers),
         unfound=lambda results: errors.unfound(results["flow"]),
         reads=("instances",),
-        version=7,
+        version=8,
     ),
     "sharpness": Analysis(
         title="Attention by size",

@@ -5,12 +5,14 @@ at the largest size that it does solve, or, if there is none, at the size that i
 twice, and fails when it is, gets a free name.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from latentloop.config import TaskConfig
+from latentloop.config import MAX_FAN_IN, TaskConfig
+from latentloop.config.positions import AbsoluteConfig
 from latentloop.errors import UserError
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.interpret.probes import LEAST_NODES, OPERANDS, Scene, make_scene, varied_values
@@ -30,6 +32,8 @@ ASKED = 100
 """Problems of each size that is tried, at most."""
 SIZE_READS = ("scenes", "rollouts", "seed")
 """Settings that the choice of a size depends on, and with it every analysis."""
+LONGEST_NODE = 2 * MAX_FAN_IN + 2
+"""Tokens of a node's equation, at most."""
 INTERPRET = 14
 """Key of the stream of random numbers of this package."""
 
@@ -89,6 +93,14 @@ class Subject:
     def task(self) -> TaskConfig:
         """Its language."""
         return self.trained.run.task
+
+    @property
+    def largest(self) -> int:
+        """The most nodes, up to the paper's, that there are names and positions for, whether or not these are solved."""
+        positions = self.trained.run.model.positions
+        longest = positions.max_positions if isinstance(positions, AbsoluteConfig) else math.inf
+        fitting = (size for size in SIZES if size <= self.task.names and LONGEST_NODE * size <= longest)
+        return next(fitting, self.size.nodes)
 
     def scenes(self, *, free: int = 1, key: int = 0, times: int = 1) -> Iterator[Scene]:
         """Yield the problems that probes are appended to, with so many ``free`` names where names must not repeat; ``times``
