@@ -57,3 +57,33 @@ def test_a_picture_says_what_it_was_drawn_from(tmp_path):
     other = study_charts(replace(SMALL, stored=SMALL.stored | {"drift": changed}))["drift"]["drift"]
     assert picture_source("drift", other) != picture_source("drift", charts["drift"]["drift"])
     assert picture_source("drift", replace(other, caption="")) == picture_source("drift", other)
+
+
+@pytest.mark.parametrize("name", ["corrected-4x-seed0", "laptop-all"])
+def test_every_axis_has_a_name_and_every_share_ends_at_1(name):
+    charts = study_charts(read_study(STUDIES / name))
+    for figures in charts.values():
+        for title, chart in figures.items():
+            for place, panel in enumerate(getattr(chart, "panels", ())):
+                if panel.kind != "heatmap":
+                    assert panel.y_label or place % chart.columns, f"{title}: {panel.title}"
+                if panel.y_label.startswith("share"):
+                    assert panel.top in (1.0, None), f"{title}: {panel.title}"
+
+
+def test_heads_between_the_first_and_the_last_layer_are_shown():
+    study = read_study(STUDIES / "corrected-4x-seed0")
+    layers = len(study.results["heads"].layers)
+    charts = study_charts(study)["heads"]
+    for name, count in (("heads-names", 4), ("heads-lookups", 3)):
+        assert len(charts[name].panels) == count * (layers - 1)
+        assert charts[name].columns == count
+        assert "layer 3" in charts[name].panels[-1].title
+
+
+def test_ablated_parts_are_compared_with_the_whole_model():
+    study = read_study(STUDIES / "discrete-plain-long-seed0")
+    chart, ablation = study_charts(study)["ablation"]["ablation"], study.results["ablation"]
+    assert all([level.y for level in panel.levels] == [ablation.solved, ablation.values] for panel in chart.panels)
+    assert "is its mean" in chart.caption
+    assert "is 0" not in chart.caption

@@ -28,7 +28,7 @@ ASKED = ("supported", "not supported")
 """Verdicts that an analysis has led to."""
 PAGE = "report.html"
 DPI = 160
-PIXELS = 105
+PIXELS = 130
 DIAGRAM_PIXELS = 125
 """Of a chart's inch on the page, and of a diagram's."""
 

@@ -160,7 +160,7 @@ def fourier_charts(result: Spectra) -> Charts:
                 x=numbers,
                 x_label="frequencies kept",
                 y_label="share",
-                top=1.03,
+                top=1.0,
                 lines=[
                     Line(name="triples right", y=without.triples_strongest, color=COLORS[1]),
                     Line(name="triples right, in a random basis", y=without.triples_random, color=COLORS[3]),
@@ -298,7 +298,7 @@ def drift_charts(result: Drift) -> Charts:
             x=times,
             x_label="iteration",
             y_label="share",
-            top=1.03,
+            top=1.0,
             lines=[Line(name="all", y=result.right), Line(name="known by then", y=result.known_right, dashed=True)],
         ),
         Panel(
