@@ -98,30 +98,28 @@ def _of_scene(
     shuffled = np.stack([rng.permutation(modulus) for _ in rows])
     missing = values.copy()
     missing[rows, which] = EMPTY
+    whole, lacking = (Bench(subject.model, scene.probes(values=some), chunk=PROBES) for some in (values, missing))
+    truth = whole.probes.answers
 
     def moved(order: Int[ndarray, "row value"], after: Float[ndarray, "row width"]) -> Bool[ndarray, "_row"]:
         """Return which answers become those of the value that another one is put in the place of."""
         other = values.copy()
         other[rows, which] = order[rows, held]
         wanted = scene.probes(values=other).answers
-        answers, truth = _answers(subject, scene, values, after - vectors[which, held])
-        return (answers == wanted)[wanted != truth]
+        return (_answers(whole, after - vectors[which, held]) == wanted)[wanted != truth]
 
     def turn(order: Int[ndarray, "row value"]) -> Float[ndarray, "row width"]:
         return np.stack([turned(vectors[w, :modulus], o)[v] for w, o, v in zip(which, order, held, strict=True)])
 
-    plain, truth = _answers(subject, scene, values, np.zeros(vectors[0, :1].shape))
-    unshared, _ = _answers(subject, scene, values, less[np.arange(MAX_FAN_IN), values].sum(1))
-    empty, _ = _answers(subject, scene, missing, less_empty[which])
-    no_empty, _ = _answers(subject, scene, missing, -vectors[which, modulus])
+    empty = subject.vocabulary.empty
     return {
-        "right": plain == truth,
+        "right": _answers(whole, np.zeros_like(vectors[which, held])) == truth,
         "exchanged": moved(added, vectors[which, added[rows, held]]),
         "turned": moved(added, turn(added)),
         "shuffled": moved(shuffled, turn(shuffled)),
-        "unshared": unshared == truth,
-        "empty": empty == subject.vocabulary.empty,
-        "no_empty": no_empty == subject.vocabulary.empty,
+        "unshared": _answers(whole, less[np.arange(MAX_FAN_IN), values].sum(1)) == truth,
+        "empty": _answers(lacking, less_empty[which]) == empty,
+        "no_empty": _answers(lacking, -vectors[which, modulus]) == empty,
     }
 
 
@@ -130,12 +128,9 @@ def _share(parts: list[ndarray]) -> float:
     return float(holds.mean()) if len(holds) else 0.0
 
 
-def _answers(
-    subject: Subject, scene: Scene, values: Int[ndarray, "row 3"], added: Float[ndarray, "_rows width"]
-) -> tuple[Int[ndarray, "row"], ndarray]:
-    """Return the symbols at right-hand sides where something is added to what the last MLPs read, and the true answers."""
-    last = len(subject.model.layers) - 1
-    bench = Bench(subject.model, scene.probes(values=values), chunk=len(values))
-    more = torch.from_numpy(added).to(subject.model.norm.weight)[:, None]
-    with patch(subject.model, "resid_mid", lambda x: x + more, layer=last, positions=[bench.position(RHS, last)]):
-        return bench.answers().numpy(), bench.probes.answers
+def _answers(bench: Bench, added: Float[ndarray, "row width"]) -> Int[ndarray, "row"]:
+    """Return the symbols at right-hand sides where something is added to what the last MLPs read."""
+    last = len(bench.model.layers) - 1
+    more = torch.from_numpy(added).to(bench.model.norm.weight)[:, None]
+    with patch(bench.model, "resid_mid", lambda x: x + more, layer=last, positions=[bench.position(RHS, last)]):
+        return bench.answers().numpy()
