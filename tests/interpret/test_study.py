@@ -17,7 +17,7 @@ from latentloop.config.positions import DisentangledConfig
 from latentloop.errors import UserError
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.files import read_json, write_json
-from latentloop.interpret import errors, iterations, results
+from latentloop.interpret import errors, iterations
 from latentloop.interpret import subject as subject_module
 from latentloop.interpret.claims import STATEMENTS, circuit_of, judge
 from latentloop.interpret.heads import OTHERS
@@ -269,13 +269,6 @@ def test_a_result_is_kept_where_the_settings_it_depends_on_are():
         assert module is not None
         assert set(re.findall(r"settings\.(\w+)", inspect.getsource(module))) <= settings_read(name)
     assert set(re.findall(r"settings\.(\w+)", inspect.getsource(find_size))) <= set(SIZE_READS)
-
-
-def test_arrays_beyond_the_limit_are_not_read(folders, monkeypatch):
-    folder, kind = folders["names"], ANALYSES["embeddings"].kind
-    assert load(folder, "embeddings", kind) is not None
-    monkeypatch.setattr(results, "MAX_ARRAYS", 100)
-    assert (load(folder, "embeddings", kind) is None) == (folder / "embeddings.npz").is_file()
 
 
 def test_random_weights_support_nothing(folders):
