@@ -117,10 +117,10 @@ def test_a_state_is_not_judged_by_values_that_are_wrong_anyway():
 
 def test_false_alarms_are_those_of_right_values():
     counts = np.zeros((2, 3, 2, 40), int)
-    counts[0, :, 1, -1], counts[0, 0, 1, 3], counts[0, :, 0, 0], counts[1, :, 1, 0] = 9, 3, 50, 50
-    edges = np.linspace(0, 1, 41)
+    counts[0, :, 1, 36], counts[0, 0, 1, 35], counts[0, :, 0, 0], counts[1, :, 1, 0] = 9, 3, 50, 50
+    edges = np.linspace(0, 1, 41)  # bin 36 begins at 0.9
     fine = np.zeros((2, 3, 2, 40), int)
-    fine[0, :, 1, -1] = 1
+    fine[0, :, 1, 38] = 1  # of -1 to 1, the bin that begins at 0.9
     made = {
         "instances": 1, "nodes": 8, "checked": 1, "counts": {}, "circuit": "look-up", "grouped": False,
         "attention_edges": edges, "cosine_edges": np.linspace(-1, 1, 41), "cosine": fine,

@@ -278,18 +278,6 @@ def test_random_weights_support_nothing(folders):
     assert read_study(folders["random"]).circuit == "none of the known circuits"
 
 
-def test_a_head_that_does_not_attend_is_named_as_the_source(folders):
-    trained, study = handmade("names"), read_study(folders["names"])
-    size = trained.model.config.width // HEADS
-    # The head of VAR1 now wavers between its token and others.
-    trained.model.positions.keys[0].weight.data[size : 2 * size] *= 0.055
-    subject = Subject(trained=trained, size=study.size, settings=SMALL)
-    known = [study.results[name] for name in ("heads", "flow", "embeddings")]
-    result = errors.analyze(subject, *known)
-    assert result.counts["first attention"] > 0
-    assert result.counts["first attention"] == sum(result.counts.values())
-
-
 def test_states_that_repeat_are_counted_at_every_iteration(folders):
     found = read_study(folders["names"]).results["errors"]
     problems = published_problems(TASK, found.nodes, found.instances)
