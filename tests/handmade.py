@@ -105,7 +105,7 @@ def code_of(kind, operation):
             matched[value, :2] = np.cos(angle), np.sin(angle)
             written[value, :3] = *matched[value, :2], 1
             matched[value] /= gap
-    elif kind == "scattered":  # as far apart as they come, none orthogonal to another
+    elif kind == "scattered":  # drawn at random, until they lay on no circle
         drawn = np.random.default_rng(SCATTERED).normal(size=(P, P))
         drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
         written[:P, :P], matched[:, :P] = drawn, np.linalg.inv(drawn).T
