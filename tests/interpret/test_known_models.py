@@ -91,7 +91,9 @@ def test_differences_and_products_are_on_their_own_diagonal(operation, code, nam
 @pytest.mark.parametrize("keeps", [True, False])
 def test_values_are_kept_or_computed_again(keeps):
     trained = handmade("names", keeps=keeps)
-    results, verdicts = analyzed(trained, "recompute", rollouts=100)  # so many that wrong values have wrong operands too
+    results, verdicts = analyzed(
+        trained, "recompute", rollouts=100
+    )  # so many that wrong values have wrong operands too
     found, between = results["recompute"], analyzed(trained, "iterations")[0]["iterations"]
     assert found.wrong > 0
     assert found.affected > 0
