@@ -185,7 +185,7 @@ STATEMENTS: dict[str, Statement] = {
         number="share of wrong values",
     ),
     "state": Statement(
-        text="The state after an iteration can be decoded, is stable, and is what the next iteration reads",
+        text="The state after an iteration can be decoded, and is what the next iteration reads",
         needs=("drift", "iterations"),
         find=state_findings.state_holds,
         number="values that follow one patched between iterations",
