@@ -123,6 +123,7 @@ def test_false_alarms_are_those_of_right_values():
     fine[0, :, 1, 38] = 1  # of -1 to 1, the bin that begins at 0.9
     made = {
         "instances": 1, "nodes": 8, "checked": 1, "counts": {}, "circuit": "look-up", "grouped": False,
+        "retried": 0, "wrong_again": 0.0,
         "attention_edges": edges, "cosine_edges": np.linspace(-1, 1, 41), "cosine": fine,
         "weights_cosine": None, "weights_counts": None,
     }  # fmt: skip

@@ -39,14 +39,16 @@ def analyzed(trained, *names, known=None, **settings):
 @pytest.mark.parametrize(("code", "circle"), [("circle", True), ("scattered", False)])
 def test_circles_and_few_frequencies_are_found_where_they_are(code, circle):
     arrives = {"name": np.ones((2, 3, 8)), "value": np.zeros((2, 3, 8))}  # what patches say of this circuit
-    flow = Flow(positions=labels(), attention=arrives, residual=arrives, groups=[], right=1.0, pairs=1)
+    flow = Flow(
+        positions=labels(), attention=arrives, gathered=np.ones(3), residual=arrives, groups=[], right=1.0, pairs=1
+    )
     trained = handmade("names", code=code)
     results, verdicts = analyzed(trained, "heads", "embeddings", "fourier", known={"flow": flow})
     values, (pattern,) = results["embeddings"], results["fourier"].patterns
     for kind in ("weights", "raw", "measured"):
         assert values.circulant[kind] > 0.999 if circle else values.circulant[kind] < 0.1
     np.testing.assert_allclose(list(values.orthogonality.values()), 1, atol=1e-3)
-    assert values.moved == 1
+    assert values.changes.exchanged == 1
     assert pattern.right == pattern.without.solved == 1
     assert min(site.diagonal for site in pattern.sites[-2:]) > 0.999
     without = pattern.without

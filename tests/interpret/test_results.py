@@ -8,6 +8,7 @@ import pytest
 from latentloop.interpret import results
 from latentloop.interpret.embeddings import Additive, NewValues
 from latentloop.interpret.errors import BINS, Errors
+from latentloop.interpret.geometry import Changes
 from latentloop.interpret.results import Stored, load, save
 
 RNG = np.random.default_rng(0)
@@ -20,10 +21,11 @@ def new_values():
         kind: Additive(mean=RNG.normal(size=(3, 4)), vectors=RNG.normal(size=(3, 12, 4)), explained=0.5)
         for kind in ("+ +", "")
     }
+    changes = Changes(right=1.0, exchanged=1.0, turned=0.5, shuffled=0.25, unshared=1.0, empty=1.0, no_empty=0.0)
     return NewValues(
         symbols=["0", "1"], similarity=None, raw_similarity=RNG.normal(size=(12, 12)), measured=kinds,
-        measured_similarity=RNG.normal(size=(3, 3)), circulant={"measured": 0.25}, orthogonality={}, moved=1.0,
-        grouped=False, heads=[[0], [], [1, 2]],
+        measured_similarity=RNG.normal(size=(3, 3)), circulant={"measured": 0.25}, orthogonality={}, changes=changes,
+        grouped=False, stream=False, heads=[[0], [], [1, 2]], unknown="",
     )  # fmt: skip
 
 
@@ -32,6 +34,7 @@ def errors():
     counts = RNG.integers(0, 2**40, (3, 2, 3, 2, BINS))
     return Errors(
         instances=1, nodes=8, checked=3, counts={"leaf": 1}, circuit="names", grouped=True, weights_counts=None,
+        retried=2, wrong_again=0.5,
         attention_edges=np.linspace(0, 1, BINS + 1), attention=counts[0],
         cosine_edges=np.linspace(-1, 1, BINS + 1), cosine=counts[1], weights_cosine=counts[2],
     )  # fmt: skip
