@@ -12,6 +12,7 @@ EXTRAS = {
     "huggingface_hub": "hub",
     "optuna": "sweep",
     "psycopg": "sweep",
+    "sqlalchemy": "sweep",
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "onnxscript": "onnx",
