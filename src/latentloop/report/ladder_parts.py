@@ -124,7 +124,9 @@ def described(scores: Scores) -> str:
     if few_names(scores):
         parts.append("few names first")
     if labels["budget"] != 1:
-        parts.append(f"{labels['budget']:g}x the budget")
+        parts.append(
+            f"{labels['budget']:g}x the budget" + (" on given weights" if "start" in labels["overrides"] else "")
+        )
     return ", ".join(parts)
 
 
