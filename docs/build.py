@@ -4,13 +4,19 @@ that was interpreted, and the pictures.
 Nothing is measured here. tests/test_numbers.py checks that all of it is up to date, and that every other measured number
 in the text is that of a stored result (docs/numbers.toml says which).
 
+A picture of a model's study is drawn where it shows something else than before; with ``--again`` all are, for changes of how
+they look.
+
 python docs/build.py
 """
 
+import argparse
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 import page_studies
 import page_tables
@@ -21,7 +27,7 @@ from latentloop.report.figures import results_figure
 from latentloop.report.graph import save_figure
 from latentloop.report.ladder import redraw
 from latentloop.report.results import PAGE_SCALES, PARTS
-from latentloop.report.study import draw_pictures, study_charts
+from latentloop.report.study import draw_pictures, picture_source, study_charts
 from page_sources import MODELS, ROOT, STUDIES, seeds_of, sources, study_folders
 
 IMAGES = ROOT / "docs" / "images"
@@ -98,19 +104,21 @@ def pictured(found: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     return shown
 
 
-def draw_study(folder: Path) -> None:
-    """Draw all figures of a model that was interpreted, and remove pictures that are no longer among them."""
-    drawn = draw_pictures(folder, study_charts(read_study(folder)))
-    for path in folder.glob("*.png"):
-        if path not in drawn:
-            path.unlink()
+def draw_study(folder: Path, *, again: bool) -> None:
+    """Draw the figures of a model that was interpreted, those that changed or all again; remove what is not among them."""
+    charts = {name: one for figures in study_charts(read_study(folder)).values() for name, one in figures.items()}
+    sources = {path.stem: Image.open(path).info.get("Description") for path in folder.glob("*.png")}
+    stale = {name: one for name, one in charts.items() if again or sources.get(name) != picture_source(name, one)}
+    draw_pictures(folder, {"stale": stale})
+    for name in sources.keys() - charts.keys():
+        (folder / f"{name}.png").unlink()
 
 
-def main() -> None:
-    """Judge stored studies by the statements as they are now, draw all figures, then write all pages."""
+def main(*, again: bool) -> None:
+    """Judge stored studies by the statements as they are now, draw figures, then write all pages."""
     for folder in study_folders():
         judge_again(folder)
-        draw_study(folder)
+        draw_study(folder, again=again)
     found = sources()
     for scale in PAGE_SCALES:
         list(redraw(None, found["experiments"], IMAGES, scale))
@@ -127,4 +135,8 @@ def write_pages(found: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description="Write tables, pages and pictures from stored results.")
+    parser.add_argument(
+        "--again", action="store_true", help="draw pictures of studies that show the same as before, too"
+    )
+    main(again=parser.parse_args().again)

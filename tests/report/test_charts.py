@@ -117,6 +117,23 @@ def test_a_bar_of_a_share_ends_where_the_axis_does():
     assert [line.get_ydata()[0] for line in axes.lines] == [1.0]
 
 
+def test_bars_lie_beside_their_names():
+    names = ["a name that is long", "b"]
+    line = Line(name="", y=[0.25, 1.0])
+    panel = Panel(kind="sideways", x=names, y_label="share", top=1.0, lines=[line])
+    axes = drawn(panel)
+    assert [label.get_text() for label in axes.get_yticklabels()] == names
+    assert [bar.get_width() for bar in axes.patches] == [0.25, 1.0]
+    assert axes.yaxis_inverted()
+    assert axes.get_xlabel() == "share"
+    page = plotly(Chart(panels=[panel]))
+    (trace,) = go.Figure(**page).data
+    assert (trace.orientation, list(trace.x), list(trace.y)) == ("h", [0.25, 1.0], names)
+    layout = page["layout"]
+    assert layout["xaxis"]["range"] == [0, 1.0]
+    assert (layout["yaxis"]["type"], layout["yaxis"]["autorange"]) == ("category", "reversed")
+
+
 def test_the_page_has_a_scale_for_each_row_of_maps_and_the_numbers():
     numbered = Panel(kind="heatmap", x=["a"], y=["b"], z=[[0.5]], numbers=True)
     traces = plotly(Chart(panels=[MAP, MAP, MAP, numbered], columns=2))["data"]

@@ -119,14 +119,19 @@ def test_mlps_are_drawn_where_they_are_needed(results):
         ]
         changed = replace(ablation, solved=1.0, parts=parts + parts_of)
         diagram = circuit_diagram(results["heads"], results["flow"], changed)
-        return [node.label for node in diagram.nodes], next(one.detail for one in diagram.edges if one.label == "MLPs")
+        return [node.label for node in diagram.nodes], next(
+            one.label for one in diagram.edges if diagram.nodes[one.end].label == "result"
+        )
 
-    boxes, detail = labels(("MLP 1", 0, 0.2), ("MLP 1", 1, 0.0), ("MLP 2", 1, 1.0))
+    boxes, label = labels(("MLP 1", 0, 0.2), ("MLP 1", 1, 0.0), ("MLP 2", 1, 1.0))
     assert boxes.count("VAR0\n+ MLP") == 1
-    assert detail == "2 not needed"
-    boxes, detail = labels(("MLP 1", 0, 0.95), ("MLP 1", 1, 0.0))
+    assert label == "MLP 1"
+    boxes, label = labels(("MLP 1", 0, 0.95), ("MLP 1", 1, 0.0))
     assert not any("MLP" in box for box in boxes)
-    assert detail == ""
+    assert label == "MLP"
+    assert labels(("MLP 1", 1, 0.0), ("MLP 2", 1, 0.2), ("MLP 3", 1, 1.0))[1] == "MLPs 1, 2"
+    assert labels(("MLP 1", 1, 0.0), ("MLP 2", 1, 0.2))[1] == "MLPs"
+    assert labels(("MLP 1", 1, 1.0))[1] == "no MLP"
 
 
 def test_labels_stay_on_their_arrows(results):

@@ -199,11 +199,14 @@ def test_a_token_has_one_column_in_the_maps_of_a_head(circuit):
 @pytest.mark.parametrize(("mlps", "shown"), [(1, 4), (2, 6), (4, 6)])
 def test_the_last_output_is_among_the_histograms(mlps, shown):
     names = [f"MLP {n} {what}" for n in range(mlps) for what in ("pre-activation", "post-activation", "output")]
-    blank = {"energy": np.zeros(7), "edges": np.zeros(3), "counts": np.zeros((7, 2), np.int64)}
-    found = [site.name for site in shown_sites([Site(name=name, **blank) for name in [*names, "read-out"]])]
+    even = {"energy": np.full(7, 1 / 7), "edges": np.zeros(3), "counts": np.zeros((7, 2), np.int64)}
+    sites = [Site(name=name, **even) for name in [*names, "read-out"]]
+    found = [site.name for site in shown_sites(sites)]
     assert len(found) == shown
     assert found[0] == names[0]
     assert found[-4:] == [*names[-3:], "read-out"]
+    constant = [replace(site, energy=np.eye(7)[0]) for site in sites[:3]]  # of an MLP that adds the same to everything
+    assert shown_sites([*constant, *sites]) == shown_sites(sites)
 
 
 def test_histograms_begin_and_end_where_there_is_data():

@@ -63,7 +63,8 @@ class Level:
 class Panel:
     """One set of axes."""
 
-    kind: Literal["heatmap", "bars", "lines", "steps"]
+    kind: Literal["heatmap", "bars", "sideways", "lines", "steps"]
+    """Of these, bars that lie sideways leave room for names of any length."""
     title: str = ""
     x: Sequence[Any] | np.ndarray = ()
     """Names of columns, categories of bars, places of points, or edges of bins."""
@@ -166,6 +167,9 @@ def _draw_panel(axes: Axes, panel: Panel, width: float) -> None:
         _draw_heatmap(axes, panel, width)
         return
     axes.spines[["top", "right"]].set_visible(False)
+    if panel.kind == "sideways":
+        _draw_sideways(axes, panel)
+        return
     for place, line in enumerate(panel.lines):
         color = line.color or COLORS[place % len(COLORS)]
         if panel.kind == "bars":
@@ -223,6 +227,17 @@ def _draw_bars(axes: Axes, panel: Panel, place: int, color: str) -> None:
         )  # fmt: skip
 
 
+def _draw_sideways(axes: Axes, panel: Panel) -> None:
+    """Draw one series of bars that lie, the first one on top, with numbers at their ends."""
+    (line,) = panel.lines
+    bars = axes.barh([str(name) for name in panel.x], line.y, 0.7, color=line.color or COLORS[0])
+    axes.bar_label(bars, fmt="%.2f", padding=2, fontsize=NUMBER)
+    axes.invert_yaxis()
+    axes.set_xlim(0, panel.top)
+    axes.set_xlabel(panel.y_label, fontsize=LABEL)
+    axes.set_ylabel(panel.x_label, fontsize=LABEL)
+
+
 def _log_ticks(axis: XAxis) -> None:
     """Give a logarithmic axis as many ticks as its range needs, with labels of one kind and size, and none between."""
     low, high = axis.get_view_interval()
@@ -270,16 +285,18 @@ def plotly(chart: Chart | Diagram) -> dict[str, Any]:
     for number, panel in enumerate(chart.panels):
         row, column = divmod(number, columns)
         wide, high = 1 / columns, 1 / chart.rows
-        left, right = (column + 0.12) * wide, (column + 0.9) * wide
+        left, right = (column + max(0.12, _name_room(panel) * columns)) * wide, (column + 0.9) * wide
         top = 1 - row * high - 0.1 * high
         bottom = 1 - (row + 1) * high + (0.25 if panel.x_label or panel.kind != "lines" else 0.18) * high
         suffix = "" if number == 0 else str(number + 1)
-        layout[f"xaxis{suffix}"] = _axis(panel, [left, right], f"y{suffix}", panel.x_label, log=panel.log_x)
-        layout[f"yaxis{suffix}"] = _axis(panel, [bottom, top], f"x{suffix}", panel.y_label, log=panel.log_y)
-        if panel.kind == "heatmap":
+        sideways = panel.kind == "sideways"
+        titles = (panel.y_label, panel.x_label) if sideways else (panel.x_label, panel.y_label)
+        layout[f"xaxis{suffix}"] = _axis(panel, [left, right], f"y{suffix}", titles[0], log=panel.log_x)
+        layout[f"yaxis{suffix}"] = _axis(panel, [bottom, top], f"x{suffix}", titles[1], log=panel.log_y)
+        if panel.kind == "heatmap" or sideways:
             layout[f"yaxis{suffix}"]["autorange"] = "reversed"
-        elif panel.top is not None:
-            layout[f"yaxis{suffix}"]["range"] = [0, panel.top]
+        if panel.top is not None:
+            layout[f"{'x' if sideways else 'y'}axis{suffix}"]["range"] = [0, panel.top]
         title = {
             "text": panel.title.replace("\n", "<br>"),
             "x": (left + right) / 2,
@@ -311,11 +328,16 @@ def plotly(chart: Chart | Diagram) -> dict[str, Any]:
     return {"data": data, "layout": layout}
 
 
+def _name_room(panel: Panel) -> float:
+    """Return the share of a page's width that names beside lying bars take."""
+    return 0.0075 * max((len(str(name)) for name in panel.x), default=0) if panel.kind == "sideways" else 0.0
+
+
 def _axis(panel: Panel, domain: list[float], anchor: str, title: str, *, log: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"domain": domain, "anchor": anchor, "title": {"text": title, "font": {"size": 11}}}
     if log:
         found["type"] = "log"
-    elif panel.kind == "heatmap" or (panel.kind == "bars" and anchor.startswith("y")):
+    elif panel.kind == "heatmap" or (panel.kind, anchor[0]) in (("bars", "y"), ("sideways", "x")):
         found["type"] = "category"
         shown = {**panel.ticks, **panel.ticks_above}
         if shown and anchor.startswith("y"):
@@ -351,6 +373,9 @@ def _traces(panel: Panel, seen: set[str]) -> Iterator[dict[str, Any]]:
         if panel.kind == "bars":
             numbers = {"texttemplate": "%{y:.2f}", "textposition": "auto", "textangle": -90} if panel.numbers else {}
             yield common | {"type": "bar", "x": list(panel.x), "y": y, "marker": {"color": color}} | numbers
+        elif panel.kind == "sideways":
+            bar = {"type": "bar", "orientation": "h", "texttemplate": "%{x:.2f}", "marker": {"color": color}}
+            yield common | bar | {"x": y, "y": list(panel.x)}
         elif panel.kind == "lines":
             dash = {"dash": "dash"} if line.dashed else {}
             style = {"mode": "lines+markers", "line": {"color": color} | dash, "marker": {"color": color, "size": 5}}

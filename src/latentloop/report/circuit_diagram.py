@@ -233,8 +233,7 @@ class _Circuit:
                 Edge(
                     start=self.final,
                     end=self.final + 1,
-                    label="MLPs",
-                    detail=self._useless(),
+                    label=self._used(),
                     color="#3a8f5c",
                     width=1.6,
                 )
@@ -269,14 +268,14 @@ class _Circuit:
             caption=caption,
         )
 
-    def _useless(self) -> str:
-        """Name the MLPs of the last layer that problems are solved without, if there are any."""
-        if self.ablation is None:
-            return ""
-        mlps = [part.part for part in self.ablation.parts if part.layer == self.last and not part.heads]
-        needed = needed_mlps(self.ablation, self.last)
-        numbers = [mlp.removeprefix("MLP ") for mlp in mlps if mlp not in needed]
-        return f"{', '.join(numbers)} not needed" if numbers else ""
+    def _used(self) -> str:
+        """Name the MLPs of the last layer, those that are needed where some are not."""
+        needed = [mlp.removeprefix("MLP ") for mlp in needed_mlps(self.ablation, self.last)]
+        parts = self.ablation.parts if self.ablation else ()
+        mlps = [part for part in parts if part.layer == self.last and not part.heads]
+        if len(needed) == len(mlps):
+            return "MLPs" if len(mlps) != 1 else "MLP"
+        return f"MLP{'s' * (len(needed) > 1)} {', '.join(needed)}" if needed else "no MLP"
 
 
 def _token(place: int, name: str) -> str:

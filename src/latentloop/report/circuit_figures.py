@@ -180,9 +180,9 @@ def flow_charts(result: Flow) -> Charts:
             names = [f"{kind} of {place}" for kind, place in ((GROUP_KINDS[one.kind], one.operand) for one in mine)]
             line = Line(name="", y=[group.moved for group in mine])
             title = f"layer {layer + 1}"
-            bars.append(Panel(kind="bars", title=title, x=names, lines=[line], y_label="share", top=1.0, numbers=True))
+            bars.append(Panel(kind="sideways", title=title, x=names, lines=[line], y_label="share", top=1.0))
         caption = "Share of answers that move when one group of heads is patched alone, where its operand is read."
-        charts["flow-groups"] = Chart(panels=bars, columns=min(2, len(bars)), height=2.5, caption=caption)
+        charts["flow-groups"] = Chart(panels=bars, columns=1, height=1.9, width=5.0, caption=caption)
     return charts
 
 

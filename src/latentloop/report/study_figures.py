@@ -25,6 +25,8 @@ LINK_NAMES = {
     "value": "head that reads a definition",
 }
 """Of the links of ``sharpness``, in a legend."""
+DEAD = 1e-9
+"""Most energy outside of the constant part, of an MLP that adds the same whatever the operands are."""
 DONE = 0.5
 """Least attention, at the smallest size, of a head that does what a link is for."""
 
@@ -77,8 +79,12 @@ def embeddings_charts(result: NewValues) -> Charts:
 
 
 def shown_sites(sites: Sequence[Site]) -> list[Site]:
-    """Return the places whose histograms are drawn: the first MLP's units, the last one's and its output, the read-out."""
-    return list({site.name: site for site in (*sites[:2], *sites[-4:])}.values())
+    """Return the places whose histograms are drawn: the first MLP's units, the last one's and its output, the read-out.
+
+    An MLP that adds the same whatever the operands are is passed over.
+    """
+    alive = [site for site in sites if site.energy[1:].sum() > DEAD]
+    return list({site.name: site for site in (*alive[:2], *alive[-4:])}.values())
 
 
 def with_data(site: Site) -> tuple[np.ndarray, np.ndarray]:
@@ -128,7 +134,8 @@ def fourier_charts(result: Spectra) -> Charts:
     found["fourier-histograms"] = Chart(
         panels=histograms,
         columns=columns,
-        caption="Norms of the transform at single frequencies, by group, for each operation; axes begin where there are any.",
+        caption="Norms of the transform at single frequencies, by group, for each operation; axes begin where there are any. "
+        "MLPs that add the same whatever the operands are are left out.",
     )
     checks = []
     for pattern in result.patterns:
@@ -260,12 +267,12 @@ def recompute_charts(result: Recomputation) -> Charts:
     """What becomes of wrong values."""
     names = ["restored", "kept", "follow a wrong operand", "stay in spite of it", "undisturbed"]
     shares = [result.restored, result.kept, result.follow, result.stay, result.undisturbed]
-    panel = Panel(kind="bars", x=names, lines=[Line(name="", y=shares)], y_label="share of values", top=1.0)
+    panel = Panel(kind="sideways", x=names, lines=[Line(name="", y=shares)], y_label="share of values", top=1.0)
     return {
         "recompute": Chart(
             panels=[panel],
             columns=1,
-            height=2.6,
+            height=2.0,
             caption=f"One iteration of a solved state with wrong values: {result.wrong} made wrong, "
             f"{result.affected} with a wrong operand.",
         )
@@ -276,12 +283,12 @@ def iterations_charts(result: BetweenIterations) -> Charts:
     """What becomes of a patched value."""
     names = ["takes the value", "children follow", "children unmoved", "restored", "kept"]
     shares = [result.taken, result.follow, result.unmoved, result.restored, result.kept]
-    panel = Panel(kind="bars", x=names, lines=[Line(name="", y=shares)], y_label="share of values", top=1.0)
+    panel = Panel(kind="sideways", x=names, lines=[Line(name="", y=shares)], y_label="share of values", top=1.0)
     return {
         "iterations": Chart(
             panels=[panel],
             columns=1,
-            height=2.6,
+            height=2.0,
             caption=f"{result.patched} values patched between two iterations, "
             f"and {result.children} values computed from them at the next.",
         )
