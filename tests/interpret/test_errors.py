@@ -1,5 +1,7 @@
 """Where errors come from: one part of a hand-built circuit is broken, and that part is named."""
 
+from dataclasses import fields, replace
+
 import numpy as np
 import pytest
 
@@ -95,3 +97,18 @@ def test_nothing_is_wrong_where_nothing_is_broken(known):
     assert found.counts == found.weights_counts == dict.fromkeys(errors.SOURCES, 0)
     assert found.attention[:, :, 0].sum() == found.cosine[:, :, 0].sum() == 0
     assert [found.below(what) for what in ("attention", "cosine", "weights_cosine")] == [0, 0, 0]
+
+
+def test_parts_add_up_to_the_whole(known, monkeypatch):
+    trained = handmade("names")
+    forget_sums(trained.model)
+    subject = Subject(trained=trained, size=SIZE, settings=replace(SETTINGS, instances=9))
+    needed = known["heads"], known["flow"], known["embeddings"]
+    whole = errors.analyze(subject, *needed)
+    monkeypatch.setattr(errors, "PART", 4)
+    found = [errors.analyze(part, *needed) for part in errors.split(subject)]
+    assert [part.instances for part in found] == [4, 4, 1]
+    assert whole.counts["feed-forward"] > 0
+    merged = errors.merge(found)
+    for field in fields(whole):
+        assert np.array_equal(getattr(merged, field.name), getattr(whole, field.name)), field.name

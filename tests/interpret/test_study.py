@@ -307,6 +307,38 @@ def test_what_is_stored_is_not_computed_again(folders, tmp_path):
     assert load(tmp_path, "heads", kind) is None
 
 
+def test_an_analysis_in_parts_goes_on_where_it_was_cut_off(tmp_path, monkeypatch):
+    monkeypatch.setattr(errors, "PART", 2)
+    trained, settings = handmade("names"), replace(SMALL, instances=5)
+    heard, skipped, analyze = [], [], errors.analyze
+
+    def cut_off(subject, *needed):
+        skipped.append(subject.skip)
+        if subject.skip == 2 and skipped.count(2) == 1:
+            raise KeyboardInterrupt
+        return analyze(subject, *needed)
+
+    def study(folder):
+        return interpret(
+            trained, folder, settings, only=["errors"], told=lambda name, how: heard.append(f"{name}: {how}")
+        )
+
+    monkeypatch.setattr(errors, "analyze", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        study(tmp_path / "parts")
+    assert (tmp_path / "parts" / "errors-0.json").is_file()
+    found = study(tmp_path / "parts").results["errors"]
+    assert skipped == [0, 2, 2, 4]
+    assert heard[-4:] == [
+        "errors: running",
+        "errors: running, 2 of 3 parts are done",
+        "errors: running, 3 of 3 parts are done",
+        "errors: done",
+    ]
+    assert not list((tmp_path / "parts").glob("errors-*"))
+    assert found.instances == 5
+
+
 def test_results_come_back_as_they_were(folders):
     for name, one in read_study(folders["names"]).stored.items():
         assert isinstance(one.result, ANALYSES[name].kind)

@@ -33,7 +33,8 @@ def interpret(
     Args:
         model: Which model to open, and where it runs.
         output: Folder for results, figures and the page. Default: in results/, named after the model.
-        full: Attribute errors on 23,000 problems, as the paper does, and not on 256.
+        full: Attribute errors on 23,000 problems, as the paper does, and not on 256. This takes an hour or two; every 1,000
+            problems are kept, so that it can be interrupted.
         only: Names of analyses to run, with those they need: heads, flow, circuits, ablation, sinks, residual, embeddings,
             fourier, errors, sharpness, recompute, iterations, drift. Default: all of them.
         instances: Problems to attribute errors on, where neither 256 nor 23,000 will do.
@@ -64,7 +65,7 @@ def interpret(
         def told(name: str, how: str) -> None:
             if how != "done":
                 stderr.print(f"{name}: {how}")
-            if how != "running":
+            if not how.startswith("running"):
                 advance(1)
 
         study = interpret(trained, folder, settings, only=only, told=told)

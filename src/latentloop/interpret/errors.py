@@ -8,10 +8,12 @@ gives? The first that fails is the source. Where every operand has last-layer he
 read, the paper's cosine is counted too: that with the OV matrix of these heads times the value's embedding. Where depth >=
 iteration the value is still to be computed; where depth < iteration it is there already. What is put down to the feed-forward
 part is computed again with just what the operands' values give: then it is wrong all the same. Cost: one roll-out of all
-problems with attention kept, and one iteration more where there are such errors.
+problems with attention kept, and one iteration more where there are such errors. Many problems are done in parts, whose
+counts are added up.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -50,6 +52,8 @@ BINS = 40
 BEYOND = 3
 """Iterations after the last value is known."""
 PATTERNS_AT_ONCE = 2**25
+PART = 1000
+"""Problems whose counts are kept when they are done: a few minutes of work."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,13 +111,45 @@ def unfound(flow: Flow) -> str:
     return ""
 
 
+def split(subject: Subject) -> list[Subject]:
+    """Split the problems into parts."""
+    count = subject.settings.instances
+    return [
+        replace(subject, settings=replace(subject.settings, instances=min(PART, count - skip)), skip=skip)
+        for skip in range(0, count, PART)
+    ]
+
+
+def merge(parts: Sequence[Errors]) -> Errors:
+    """Add up what was counted in the parts."""
+    retried = sum(part.retried for part in parts)
+    cosines = [part.weights_cosine for part in parts if part.weights_cosine is not None]
+    by_weights = [part.weights_counts for part in parts if part.weights_counts is not None]
+    return replace(
+        parts[0],
+        instances=sum(part.instances for part in parts),
+        checked=sum(part.checked for part in parts),
+        counts=_added([part.counts for part in parts]),
+        retried=retried,
+        wrong_again=sum(part.wrong_again * part.retried for part in parts) / max(retried, 1),
+        attention=np.sum([part.attention for part in parts], axis=0),
+        cosine=np.sum([part.cosine for part in parts], axis=0),
+        weights_cosine=np.sum(cosines, axis=0) if cosines else None,
+        weights_counts=_added(by_weights) if by_weights else None,
+    )
+
+
+def _added(counts: Sequence[dict[str, int]]) -> dict[str, int]:
+    return {source: sum(one[source] for one in counts) for source in SOURCES}
+
+
 @torch.inference_mode()
 def analyze(subject: Subject, heads: Heads, flow: Flow, values: NewValues) -> Errors:
     """Roll the model out on plain problems."""
     assert len(heads.layers) > 1
     assert not unfound(flow)
     nodes = subject.largest
-    problems = published_problems(subject.task, nodes, subject.settings.instances)
+    problems = published_problems(subject.task, nodes, subject.settings.instances, skip=subject.skip)
     tally = _Tally(subject, heads, flow, values)
     length = LONGEST_NODE * nodes
     room = max(1, PATTERNS_AT_ONCE // (length**2 * heads.layers[0].norm.shape[1]))

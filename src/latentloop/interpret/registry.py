@@ -1,7 +1,8 @@
 """The table of analyses: what each one asks, what it needs, and what computes it. A new analysis is a row."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from latentloop.config import MAX_FAN_IN
@@ -45,6 +46,10 @@ class Analysis:
     """Says in one line why it does not apply to what the analyses it needs have found; nothing where it does."""
     reads: tuple[str, ...] = ()
     """Settings that it reads, besides those that every analysis depends on (``SIZE_READS``) and those of what it needs."""
+    split: Callable[[Subject], list[Subject]] = lambda subject: [subject]
+    """Splits what takes long into parts, whose results are kept as each is finished, ..."""
+    merge: Callable[[Sequence[Any]], Any] = itemgetter(0)
+    """... and makes one result of all of them."""
     version: int = 1
     """To be raised when its results change."""
 
@@ -196,6 +201,8 @@ ANALYSES: dict[str, Analysis] = {
         conditions=(*PROBED, _two_layers),
         unfound=lambda results: errors.unfound(results["flow"]),
         reads=("instances",),
+        split=errors.split,
+        merge=errors.merge,
         version=8,
     ),
     "sharpness": Analysis(

@@ -88,6 +88,12 @@ def load(folder: Path, name: str, kind: type, key: dict[str, Any] | None = None)
         return None
 
 
+def remove(folder: Path, name: str) -> None:
+    """Remove a result, if it is there."""
+    for suffix in (".json", ".npz"):
+        (folder / f"{name}{suffix}").unlink(missing_ok=True)
+
+
 def rounded(value: float) -> float:
     """Keep the digits that are stored."""
     return float(f"{value:.{DIGITS}g}")

@@ -19,7 +19,7 @@ from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.files import read_json, write_json
 from latentloop.interpret.claims import Claim, circuit_of, judge
 from latentloop.interpret.registry import ANALYSES, Analysis, settings_read
-from latentloop.interpret.results import Stored, load, save
+from latentloop.interpret.results import Stored, load, remove, save
 from latentloop.interpret.subject import SIZE_READS, Settings, Size, Subject, find_size
 from latentloop.model.build import weights_of
 from latentloop.provenance import provenance
@@ -81,7 +81,8 @@ def interpret(
 ) -> Study:
     """Run every analysis that applies, or those asked for, and keep each result in a folder; return all that it holds.
 
-    ``told`` hears of each analysis how it went: ``running``, ``done``, ``kept`` from before, or why it does not apply.
+    ``told`` hears of each analysis how it goes: ``running``, with the parts that are done where it has parts; then ``done``,
+    ``kept`` from before, or why it does not apply.
     """
     settings = settings or Settings()
     weights = weights_digest(trained)
@@ -193,21 +194,57 @@ def _run(
             told(name, one.reason or "kept")
         else:
             told(name, "running")
-            start = time.perf_counter()
             reason = _reason(trained, row, results, reasons)
-            result = None
-            if not reason:
+            if reason:
+                one, parts = Stored(name=name, result=None, reason=reason, key=mine), []
+            else:
                 assert size is not None
-                result = row.run(Subject(trained=trained, size=size, settings=settings), results)
-            one = Stored(name=name, result=result, reason=reason, key=mine, seconds=time.perf_counter() - start)
+                subject = Subject(trained=trained, size=size, settings=settings)
+                one, parts = _computed(name, subject, results, folder, weights, told)
             save(folder, one, provenance())
             one = load(folder, name, row.kind, mine)  # what is judged is what is stored
             assert one is not None
+            for part in parts:
+                remove(folder, part)
             told(name, reason or "done")
         if one.result is None:
             reasons[name] = one.reason
         else:
             results[name] = one.result
+
+
+def _computed(
+    name: str,
+    subject: Subject,
+    results: dict[str, Any],
+    folder: Path,
+    weights: str,
+    told: Callable[[str, str], None],
+) -> tuple[Stored, list[str]]:
+    """Compute one result; of an analysis in parts, those that are there are not computed again. Return the parts' names too."""
+    row, found, names = ANALYSES[name], [], []
+    parts = row.split(subject)
+    for number, part in enumerate(parts):
+        label, key = f"{name}-{part.skip}", analysis_key(name, weights, part.settings)
+        one = load(folder, label, row.kind, key)
+        if one is None:
+            start = time.perf_counter()
+            one = Stored(
+                name=label, result=row.run(part, results), reason="", key=key, seconds=time.perf_counter() - start
+            )
+            if len(parts) > 1:
+                save(folder, one, provenance())
+                told(name, f"running, {number + 1} of {len(parts)} parts are done")
+        found.append(one)
+        names.append(label)
+    whole = Stored(
+        name=name,
+        result=row.merge([one.result for one in found]),
+        reason="",
+        key=analysis_key(name, weights, subject.settings),
+        seconds=sum(one.seconds for one in found),
+    )
+    return whole, names
 
 
 def _reason(trained: LatentLoop, row: Analysis, results: dict[str, Any], reasons: dict[str, str]) -> str:

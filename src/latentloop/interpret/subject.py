@@ -78,6 +78,8 @@ class Subject:
     trained: LatentLoop
     size: Size
     settings: Settings
+    skip: int = 0
+    """Problems that come before: other parts of the same analysis are about them."""
 
     @property
     def model(self) -> Transformer:
