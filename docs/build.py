@@ -47,6 +47,7 @@ def _drawn(name: str) -> str | None:
 TABLES = {
     "reproduce": page_tables.reproduce_table,
     "statements": page_studies.statements_table,
+    "rules": page_studies.rules_table,
     "analyses": page_studies.analyses_table,
     "sources": page_studies.sources_table,
     "results": page_tables.results_table,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from latentloop.interpret.claims import STATEMENTS
 from latentloop.interpret.errors import SOURCES
 from latentloop.report.page import Number
 from latentloop.report.results import table
@@ -21,12 +22,23 @@ def statements_table(found: Mapping[str, Any]) -> str:
             mark = MARKS[claim["verdict"]]
             cells.setdefault(claim["name"], {})[model] = f"{mark} {claim['number']}".rstrip()
     lines = [
-        [statement, measure, *(cells[name].get(model, "not judged") for model in studies)]
+        [f"`{name}`: {statement}", measure, *(cells[name].get(model, "not judged") for model in studies)]
         for name, (statement, measure) in texts.items()
     ]
     circuits = [study["circuit"].partition(":")[0] for study in studies.values()]
     lines.insert(0, ["The circuit that was found", "", *circuits])
     return table(["statement", "number", *(f"[`{name}`](studies/{name}/verdicts.md)" for name in studies)], lines)
+
+
+def rules_table(found: Mapping[str, Any]) -> str:
+    """What has to be found for a statement to be supported."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, row in STATEMENTS.items():
+        rows.setdefault((row.measured, row.checked), []).append(f"`{name}`")
+    return table(
+        ["statement", "what has to be measured", "what the intervention has to give"],
+        [[", ".join(names), *rule] for rule, names in rows.items()],
+    )
 
 
 def analyses_table(found: Mapping[str, Any]) -> str:
@@ -52,11 +64,20 @@ def sources_table(found: Mapping[str, Any]) -> str:
             kinds = ["attention", "cosine", *(["weights_cosine"] if errors.weights_cosine is not None else [])]
             alarms = [f"{100 * errors.below(what):.0f} %" for what in kinds]
             alarms += ["-"] * (3 - len(alarms))
+            again = f"{errors.wrong_again:.0%} of {errors.retried:,}" if errors.retried else "-"
             lines.append(
-                [f"`{name}`", f"{errors.instances:,}", str(errors.nodes), f"{errors.checked:,}", *counts, *alarms]
+                [
+                    f"`{name}`",
+                    f"{errors.instances:,}",
+                    str(errors.nodes),
+                    f"{errors.checked:,}",
+                    *counts,
+                    again,
+                    *alarms,
+                ]
             )
     alarms = ["right, attention below", "right, cosine below", "the same, vectors from weights"]
-    return table(["model", "problems", "N", "values", *SOURCES, *alarms], lines)
+    return table(["model", "problems", "N", "values", *SOURCES, "feed-forward, computed again: wrong", *alarms], lines)
 
 
 def study_page(name: str, study: Mapping[str, Any]) -> str:

@@ -291,6 +291,15 @@ def _keep(weights, features):
         features.read(weights["readouts.value.weight"], value, "value", value, KEEP)
 
 
+def _copy(weights, features):
+    """Let the free head of the last layer of ``names`` bring a right-hand side its own value, louder than what is computed."""
+    head = Head(weights, features, 1, HEADS - 1, features.heads)
+    head.query(0, "constant", 0, 1.0)
+    scale, relative = (3 * features.width // features.heads) ** -0.5, weights["positions.table.weight"].shape[1]
+    weights["positions.keys.1.weight"][head.start, 0] = TARGET / scale / (relative / 2) ** 0.5
+    head.copy("value", "result", P, KEEP)
+
+
 def handmade(
     circuit: str,
     *,
@@ -300,14 +309,16 @@ def handmade(
     code: str = "one-hot",
     operation: str = "+",
     keeps: bool = False,
+    copies: bool = False,
     growth: float | None = None,
 ) -> LatentLoop:
     """A loaded model with the circuit ``names`` or ``values``, or with random weights in its place.
 
     Where it is not ``pinned``, every token decides on all of its factors. Where it is ``crowded``, which is for ``names``
     alone, there are more heads than an ideal circuit needs, as in a trained model. It knows one ``operation``, and reads
-    operands in a ``code``. Where it ``keeps`` values, it computes none anew. With a ``growth`` it carries hidden vectors,
-    so many times as long after every iteration, of which it reads nothing but what they decode to.
+    operands in a ``code``. Where it ``keeps`` values, it computes none anew; where it ``copies`` them, a head does that.
+    With a ``growth`` it carries hidden vectors, so many times as long after every iteration, of which it reads nothing but
+    what they decode to.
     """
     names = circuit == "names"
     many = {"heads": MANY_HEADS} if crowded else {}
@@ -335,6 +346,8 @@ def handmade(
         _compute(weights, features, values, operation)
         if keeps:
             _keep(weights, features)
+        if copies:
+            _copy(weights, features)
         if not pinned:
             _unpin(weights, features)
     else:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from handmade import GRAPH, NAMES, TASK, handmade
+from handmade import GRAPH, HEADS, NAMES, TASK, handmade
 from latentloop.config import ModelConfig, RunConfig
 from latentloop.config.positions import LocalConfig
 from latentloop.evaluate.pretrained import LatentLoop
@@ -107,6 +107,25 @@ def test_values_are_kept_or_computed_again(keeps):
     assert (between.taken, between.follow, between.unmoved) == (1, 1, 0)
     assert verdicts["carried"] == ("supported" if keeps else "not supported")
     assert verdicts["correction"] == ("not supported" if keeps else "supported")
+
+
+@pytest.mark.parametrize("how", ["keeps", "copies", ""])
+def test_a_head_that_copies_a_value_to_keep_it_is_found(how):
+    trained = handmade("names", **({how: True} if how else {}))
+    results, verdicts = analyzed(trained, "keeping", "recompute", scenes=2)
+    found = results["keeping"]
+    assert found.kept.tolist() == [1.0 if how else 0.0] * 3
+    assert found.computed.tolist() == [0.0 if how else 1.0] * 3
+    assert found.heads == [[], [HEADS - 1] if how == "copies" else []]
+    assert found.copied.tolist() == [1.0 if how == "copies" else 0.0] * 3
+    if how == "copies":
+        np.testing.assert_allclose(found.itself[1][..., HEADS - 1], 1, atol=1e-3)
+        np.testing.assert_allclose(found.itself[1][..., : HEADS - 1], 0, atol=1e-3)
+        assert found.without[1][:, : HEADS - 1].min() == 1
+        assert found.without_layer[1].tolist() == found.without[1][:, HEADS - 1].tolist() == [0, 0, 0]
+    verdict = {"copies": "supported", "keeps": "not supported", "": "does not apply"}
+    assert verdicts["copied"] == verdict[how]
+    assert verdicts["carried"] == ("supported" if how else "not supported")
 
 
 @pytest.mark.parametrize("growth", [1.0, 2.0])

@@ -24,7 +24,7 @@ def test_stored_heads_are_regrouped_by_the_rule_that_is_stored(tmp_path, monkeyp
     everyone = replace(first, rule=replace(found.rule, served=0.0)).lookups
     assert everyone == list(range(first.norm.shape[1]))
     strict = replace(found, layers=[replace(one, rule=replace(found.rule, mixed=0.0)) for one in found.layers])
-    save(tmp_path, Stored(name="heads", result=strict, reason="", key={}), {})
+    save(tmp_path, Stored(name="heads", result=strict, reason="", key={"weights": "any"}), {})
     monkeypatch.setattr(heads, "RULE", heads.Rule(mixed=1.0))  # a later version's
     again = load(tmp_path, "heads", heads.Heads)
     assert again is not None

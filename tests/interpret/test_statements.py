@@ -66,7 +66,7 @@ def test_the_vector_of_an_empty_operand_is_one_of_its_own(studied):
 def test_a_model_that_computes_everything_again_is_not_idle(studied):
     _, known = studied
     found = known["errors"]
-    assert found.attended(late=False) == found.attended(late=True) == 1
+    assert min(*found.attended(late=False), *found.attended(late=True)) > 0.95
     finding = state_findings.idle(known)
     assert not finding.holds
     assert not finding.checked

@@ -61,8 +61,18 @@ def verdicts(folder):
 def test_the_papers_circuit_is_found(folders):
     study = read_study(folders["names"])
     first, last = study.results["heads"].layers
-    assert first.groups(last=False) == {"name of VAR0": [0], "name of VAR1": [1], "name of VAR2": [2], "literal": [3]}
-    assert last.groups(last=True) == {"value of VAR0": [0], "value of VAR1": [1], "value of VAR2": [2], "others": [3]}
+    assert first.groups(looks_up=True) == {
+        "name of VAR0": [0],
+        "name of VAR1": [1],
+        "name of VAR2": [2],
+        "literal": [3],
+    }
+    assert last.groups(looks_up=False) == {
+        "value of VAR0": [0],
+        "value of VAR1": [1],
+        "value of VAR2": [2],
+        "others": [3],
+    }
     assert study.circuit.startswith("names first")
     copied = {(group.layer, group.group): group.copied for group in study.results["circuits"].groups}
     assert copied[0, "name of VAR1"] == "variable"
@@ -104,16 +114,16 @@ def test_the_papers_circuit_is_found_among_other_heads(folders):
     study = read_study(folders["crowded"])
     first, last = study.results["heads"].layers
     pairs = {"VAR0": [0, 4], "VAR1": [1, 5], "VAR2": [2, 6]}
-    assert first.groups(last=False) == {f"name of {place}": heads for place, heads in pairs.items()} | {
+    assert first.groups(looks_up=True) == {f"name of {place}": heads for place, heads in pairs.items()} | {
         "name of RHS": [7],
         "literal": [3],
     }
     assert first.norm[0, 7] > 50 * first.norm[0, 0]
-    assert last.groups(last=True) == {f"value of {place}": heads for place, heads in pairs.items()} | {
+    assert last.groups(looks_up=False) == {f"value of {place}": heads for place, heads in pairs.items()} | {
         "values, shared": [7],
         "others": [3],
     }
-    assert 0.02 < last.mixed <= 0.1
+    assert 0.02 < last.shared_by_operand.max() <= 0.1
     assert study.circuit.startswith("names first")
     found = study.results["embeddings"]
     assert found.heads == list(pairs.values())
@@ -249,15 +259,42 @@ def test_verdicts_are_on_all_that_is_stored_of_these_weights(folders, tmp_path):
     stored = read_json(folder / "heads.json")
     write_json(folder / "heads.json", stored | {"key": stored["key"] | {"weights": "others"}})
     study = read_study(folder)
-    assert study.left_out == ["heads"]
+    assert study.left_out == ["heads (of other weights)"]
     found = verdicts(folder)
     changed = {name for name in found if found[name] != before[name]}
     assert changed == {name for name, row in STATEMENTS.items() if "heads" in row.needs}
     assert {found[name] for name in changed} == {"not computed"}
-    assert "of other weights: heads" in study_page(study, study_charts(study), {}, {}).intro
+    assert "heads (of other weights)" in study_page(study, study_charts(study), {}, {}).intro
     (folder / "verdicts.json").unlink()
     with pytest.raises(UserError, match="results of 2 models"):
         read_study(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda stored: stored | {"key": {}}, "damaged"),
+        (lambda stored: stored | {"result": None, "arrays": 3}, "damaged"),
+        (lambda stored: [], "damaged"),
+        (lambda stored: stored | {"key": stored["key"] | {"version": 1}}, "of another version"),
+        (lambda stored: stored | {"key": stored["key"] | {"needs": {"heads": 1}}}, "of another version"),
+    ],
+)
+def test_what_is_damaged_or_outdated_is_not_used_and_is_named(folders, tmp_path, change, why):
+    folder = tmp_path / "copy"
+    shutil.copytree(folders["values"], folder)
+    write_report(folder)
+    (folder / "mine.png").write_bytes(b"\x89PNG")  # somebody else's
+    write_json(folder / "flow.json", change(read_json(folder / "flow.json")))
+    study = read_study(folder)
+    assert study.left_out == [f"flow ({why})"]
+    assert {claim.verdict for claim in study.claims if "flow" in STATEMENTS[claim.name].needs} == {"not computed"}
+    write_report(folder)
+    assert f"flow ({why})" in (folder / "report.html").read_text()
+    left = {path.name for path in folder.glob("*.png")}
+    assert "mine.png" in left
+    assert not left & {"flow.png", "flow-groups.png", "circuit.png"}
+    assert "heads-names.png" in left
 
 
 def test_a_result_is_kept_where_the_settings_it_depends_on_are():
@@ -476,6 +513,12 @@ def test_the_command(run, tmp_path):
     assert "recompute: running" in err
     code, out, err = run("interpret", folder, "--output", tmp_path / "out", "--only", "recompute")
     assert "recompute: kept" in err
+    code, _, err = run("report", tmp_path / "out", "--output", tmp_path / "again.html")
+    assert code == 0, err
+    assert (tmp_path / "again.html").read_text() == (tmp_path / "out" / "report.html").read_text()
+    code, _, err = run("report", tmp_path / "out", folder, "--output", tmp_path / "again.html")
+    assert code == 2
+    assert "of one folder" in err
     assert "computed anew" in " ".join(out.split())
     for words, wrong in (
         (["--only", "haeds"], "unknown analysis 'haeds'"),
@@ -490,7 +533,7 @@ def test_the_command(run, tmp_path):
 
 
 def test_the_example_of_ones_own_model():
-    page = (ROOT / "docs" / "interpret.md").read_text()
+    page = (ROOT / "docs" / "looped.md").read_text()
     example = (ROOT / "examples" / "own_model.py").read_text()
     assert example.partition('"""\n\n')[2].strip() in page
     done = subprocess.run([sys.executable, ROOT / "examples" / "own_model.py"], capture_output=True, text=True)

@@ -69,7 +69,7 @@ def every_group():
 
 
 def test_every_group_has_a_color_of_its_own():
-    assert every_group().groups(last=False).keys() == GROUP_COLORS.keys()
+    assert every_group().groups(looks_up=True).keys() == GROUP_COLORS.keys()
     red, green, blue = (GROUP_COLORS["others"][place : place + 2] for place in (1, 3, 5))
     assert red == green == blue
     for kind in SEEN:

@@ -36,7 +36,7 @@ def interpret(
         full: Attribute errors on 23,000 problems, as the paper does, and not on 256. This takes an hour or two; every 1,000
             problems are kept, so that it can be interrupted.
         only: Names of analyses to run, with those they need: heads, flow, circuits, ablation, sinks, residual, embeddings,
-            fourier, errors, sharpness, recompute, iterations, drift. Default: all of them.
+            fourier, errors, sharpness, recompute, keeping, iterations, drift. Default: all of them.
         instances: Problems to attribute errors on, where neither 256 nor 23,000 will do.
         json: Print one JSON document on standard output, and nothing else there.
     """
@@ -52,12 +52,12 @@ def interpret(
 
     settings = FULL if full else Settings()
     settings = settings if instances is None else replace(settings, instances=instances)
-    chosen(only)  # a wrong name is refused before weights are read
+    chosen(only)  # what is asked wrongly is refused before weights are read
+    if output is not None:
+        _check_folder(output)
     trained = model.load()
     folder = output or result_path(None, model, trained, "interpret", {}).with_suffix("")
-    check_writable(folder / f"{VERDICTS}.json")
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"--output must be a folder, and {folder} is a file")
+    _check_folder(folder)
 
     model_file(folder, model.describe(trained))
     with progress("analyses", len(chosen(only)) + trained.method.latent) as advance:
@@ -77,5 +77,14 @@ def interpret(
         standard_output().print(claims_table(document, model.title))
         standard_output().print(f"circuit: {study.circuit}")
     if study.left_out:
-        stderr.print(f"left out, as they are of other weights: {', '.join(study.left_out)}")
+        stderr.print(f"not used, of what was there: {', '.join(study.left_out)}")
     stderr.print(f"wrote {folder} and {written}")
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder that results cannot be written to."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--output must be a folder, and {folder} is a file")
+    from latentloop.interpret.study import VERDICTS
+
+    check_writable(folder / f"{VERDICTS}.json")

@@ -11,6 +11,8 @@ from latentloop.commands.terminal import is_file, progress, refuse_overwriting, 
 from latentloop.errors import UserError
 from latentloop.files import check_writable, writing
 
+STUDY = "verdicts.json"
+"""What every folder holds that interpret has written."""
 Sources = Positional[Annotated[tuple[str, ...], arg(metavar="RUN|RESULT ...")]]
 
 
@@ -19,7 +21,7 @@ def report(sources: Sources, *, output: Path | None = None) -> None:
 
     Args:
         sources: Run folders, checkpoint folders or shipped names, and files that evaluate, certify or stress have written;
-            several are shown together, evaluations in one figure.
+            several are shown together, evaluations in one figure. Or one folder that interpret has written.
         output: File for the page, .html. Default: in results/, named after the first source.
     """
     from latentloop.report.page import write_page
@@ -36,6 +38,15 @@ def report(sources: Sources, *, output: Path | None = None) -> None:
         raise UserError(f"cannot write {output}: the name of a page must end in .html")
     refuse_overwriting([output], read)
     check_writable(output)
+    studies = [path for path in paths if path.is_dir() and (path / STUDY).is_file()]
+    if studies:
+        if len(paths) > 1:
+            raise UserError(f"a report of an interpretation is of one folder, {studies[0]}: leave out the others")
+        from latentloop.report.study import stored_page
+
+        write_page(stored_page(studies[0]), output)
+        stderr.print(f"wrote {output}")
+        return
     try:
         stored = [part for path in paths for part in (read_folder(path) if path.is_dir() else [read_result(path)])]
         write_page(report_page(stored), output)

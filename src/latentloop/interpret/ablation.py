@@ -16,7 +16,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from latentloop.evaluate.rollout import roll_out
-from latentloop.interpret.heads import Heads
+from latentloop.interpret.heads import OTHERS, Heads
 from latentloop.interpret.nodes import node_values
 from latentloop.interpret.subject import Subject
 from latentloop.model.capture import capture, patch
@@ -56,6 +56,13 @@ class Ablations:
     solved: float
     values: float
     parts: list[Ablated]
+
+
+def ungrouped(found: Ablations, layer: int) -> list[Ablated]:
+    """Return the parts that are one head of a layer each, of those without a group."""
+    mine = [part for part in found.parts if part.layer == layer and part.heads]
+    others = next((part.heads for part in mine if part.part == OTHERS), [])
+    return [part for part in mine if len(part.heads) == 1 and part.heads[0] in others]
 
 
 def solved_share(subject: Subject, problems: Problems) -> tuple[float, float]:
@@ -155,8 +162,7 @@ def _parts(
 ) -> Iterator[tuple[str, int, list[int], AbstractContextManager]]:
     model = subject.model
     for number, layer in enumerate(heads.layers):
-        last = number == len(heads.layers) - 1
-        groups = layer.groups(last=last)
+        groups = heads.groups(number)
         mean = means[number, "head_out"]
         for name, chosen in groups.items():
             yield name, number, chosen, patch(model, "head_out", mean, layer=number, heads=chosen)

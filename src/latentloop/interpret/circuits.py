@@ -97,9 +97,8 @@ def analyze(subject: Subject, heads: Heads, flow: Flow) -> Copies:
     model, embeddings = subject.model, factor_embeddings(subject.model)
     lookups = heads.layers[0].lookups if flow.first_layer == "look-up" else []
     found = []
-    for number, layer in enumerate(heads.layers):
-        last = number == len(heads.layers) - 1
-        for group, chosen in layer.groups(last=last).items():
+    for number in range(len(heads.layers)):
+        for group, chosen in heads.groups(number).items():
             unknown = look_up_unknown(model, number) if number and lookups and group.startswith("value") else ""
             by_input = {
                 kind: {factor: norm_amplification(matrix, x).cpu().numpy() for factor, x in inputs.items()}

@@ -86,10 +86,11 @@ class Errors:
     weights_counts: dict[str, int] | None
     """Wrong values by source, told by that cosine."""
 
-    def attended(self, *, late: bool) -> float:
-        """Return the share of operands that get attention at or above the threshold, where depth < iteration or else before."""
-        counts = self.attention[int(late)].sum((0, 1))  # [bin]
-        return float(counts[self.attention_edges[:-1] >= ATTENTION - 1e-9].sum() / max(counts.sum(), 1))
+    def attended(self, *, late: bool) -> Float[ndarray, "operand"]:
+        """Return the mean attention to each operand, to the width of a bin, where depth < iteration or else before."""
+        counts = self.attention[int(late)].sum(1)  # [operand, bin]
+        centers = (self.attention_edges[:-1] + self.attention_edges[1:]) / 2
+        return counts @ centers / np.maximum(counts.sum(1), 1)
 
     def below(self, what: Literal["attention", "cosine", "weights_cosine"]) -> float:
         """Return the share of operands of right values, where depth >= iteration, below the threshold: false alarms."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from latentloop.interpret.ablation import Ablations, ungrouped
 from latentloop.interpret.flow import MOVED, Flow
 from latentloop.interpret.heads import OTHERS, Heads
 from latentloop.interpret.probes import OPERANDS
@@ -20,6 +21,8 @@ MOST = 0.5
 """What is more than this share is most of it."""
 BROKEN = 0.5
 """Largest share of problems solved without a part that is needed."""
+LITTLE = 0.5
+"""Largest relative change of the residual stream by an MLP that does little."""
 SHARP = 0.5
 """Largest entropy of sharp attention, in nats."""
 
@@ -75,7 +78,7 @@ def name_groups(results: Mapping[str, Any]) -> Finding | str:
     together = _together(results["flow"], 0, "names", "patched with another name")
     return Finding(
         holds=bool(all(groups.values()) and all(factor == "variable" for factor in copied)),
-        evidence=f"groups {_listed(groups)}{shared}; they amplify {_unique(copied)} most",
+        evidence=f"groups {_listed(groups)}{shared}" + (f"; they amplify {_unique(copied)} most" if copied else ""),
         checked=bool(len(moved) == len(OPERANDS) and min(moved) >= MOVED),
         check=(f"patched with another name, {percent(moved)} of answers move" if moved else "no group to patch")
         + together,
@@ -93,16 +96,23 @@ def value_groups(results: Mapping[str, Any]) -> Finding | str:
     copied = [g.copied for g in own]
     unknown = _unique([g.unknown for g in own if g.unknown])
     told = (
-        f"of {_unique([g.input for g in own])} embeddings they amplify {_unique([one for one in copied if one])} most"
+        f"; of {_unique([g.input for g in own])} embeddings they amplify {_unique([one for one in copied if one])} most"
+        if own
+        else ""
     )
     if None in copied:
-        told = f"weights do not tell what they amplify: {unknown}"
+        told = f"; weights do not tell what they amplify: {unknown}"
     moved = [g.moved for g in results["flow"].groups if g.kind == "values_at_rhs" and g.layer == number]
-    shared = f"; heads {last.shared} serve several operands, {last.mixed:.0%} of the variance" if last.shared else ""
+    shared = (
+        f"; heads {last.shared} serve several operands, with {percent(last.shared_by_operand)} of what varies with VAR0, VAR1 "
+        "and VAR2"
+        if last.shared
+        else ""
+    )
     together = _together(results["flow"], number, "values", "patched with another value")
     return Finding(
         holds=bool(last.disjoint and all(factor == "value" for factor in copied if factor is not None)),
-        evidence=f"groups {_listed(groups)}{shared}; {told}",
+        evidence=f"groups {_listed(groups)}{shared}{told}",
         checked=bool(len(moved) == len(OPERANDS) and min(moved) >= MOVED),
         check=(f"patched with another value, {percent(moved)} of answers move" if moved else "no group to patch")
         + together,
@@ -145,8 +155,10 @@ def lookup(results: Mapping[str, Any]) -> Finding | str:
     shares = [layers[0].lookup_share[head] for head in layers[0].lookups]
     return Finding(
         holds=bool(layers[0].lookups) and copied == ["value"],
-        evidence=f"look-up heads {layers[0].lookups}, for {percent(shares) or 'none'} of the operands probed; they amplify "
-        f"{_unique(copied)} most",
+        evidence=f"look-up heads {layers[0].lookups}, for {percent(shares)} of the operands probed; they amplify "
+        f"{_unique(copied)} most"
+        if shares
+        else "no look-up heads",
         checked=bool(min(moved) >= MOVED and len(alone) == len(OPERANDS) and min(alone) >= MOVED),
         check=f"attention patched where the operand stands: {percent(moved)} of answers move; of these heads alone: "
         f"{percent(alone) or 'there are none'}",
@@ -164,7 +176,7 @@ def first_mlp(results: Mapping[str, Any]) -> Finding | str:
     median = float(np.median(np.concatenate(mine)))
     left = min(part.solved for part in ablated)
     return Finding(
-        holds=bool(median <= 0.5),
+        holds=bool(median <= LITTLE),
         evidence=f"it changes the stream by {median:.2f} of its norm (median)",
         checked=results["ablation"].solved > BROKEN and unharmed(left, results["ablation"].solved),
         check=f"without it, {left:.0%} of problems are solved, {results['ablation'].solved:.0%} with it",
@@ -189,9 +201,20 @@ def needed(results: Mapping[str, Any]) -> Finding | str:
         holds=bool(found.solved > BROKEN),
         evidence=f"{found.solved:.0%} of {found.problems} problems of {found.nodes} nodes are solved",
         checked=bool(worst <= BROKEN * found.solved and unharmed(spared, found.solved)),
-        check=f"without one group at most {worst:.0%} are solved; without the others {spared:.0%}",
-        number=f"{worst:.0%}",
+        check=f"without one group at most {worst:.0%} are solved; without the others {spared:.0%}{_alone(found)}",
+        number=f"{worst:.0%}; {spared:.0%}",
     )
+
+
+def _alone(found: Ablations) -> str:
+    """Name the heads without a group that are needed by themselves."""
+    needed = [
+        f"head {part.heads[0]} of layer {part.layer + 1}: {part.solved:.0%}"
+        for layer in {part.layer for part in found.parts}
+        for part in ungrouped(found, layer)
+        if part.solved <= BROKEN * found.solved
+    ]
+    return f"; without one of these alone, {', '.join(needed)}" if needed else ""
 
 
 def sinks(results: Mapping[str, Any]) -> Finding | str:

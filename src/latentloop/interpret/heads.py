@@ -103,22 +103,23 @@ class LayerHeads:
         return [head for head in self.names_at_rhs[OTHERS] if moved[:, head].any()]
 
     @property
-    def mixed(self) -> float:
-        """The largest share of an operand's variance that lies in heads which serve several."""
-        return float(shares(self.variance)[:, self.shared].sum(1).max())
+    def shared_by_operand(self) -> Float[ndarray, "operand"]:
+        """The share of each operand's variance that lies in heads which serve several."""
+        return shares(self.variance)[:, self.shared].sum(1)
 
     @property
     def disjoint(self) -> bool:
         """Whether every operand's value has heads of its own, and next to nothing comes through heads that serve several."""
-        return all(self.values_at_rhs[place] for place in OPERANDS) and self.mixed <= self.rule.mixed
+        own = all(self.values_at_rhs[place] for place in OPERANDS)
+        return own and bool(self.shared_by_operand.max() <= self.rule.mixed)
 
-    def groups(self, *, last: bool) -> dict[str, list[int]]:
-        """Return all groups that are not empty, by what they do; of the last layer only right-hand sides are used."""
+    def groups(self, *, looks_up: bool) -> dict[str, list[int]]:
+        """Return all groups that are not empty, by what they do; not every layer can look anything up."""
         found = {f"name of {place}": some for place, some in self.names_at_rhs.items() if place != OTHERS}
         found["names, shared"] = self.names_shared
         found |= {f"value of {place}": some for place, some in self.values_at_rhs.items() if place != OTHERS}
         found["values, shared"] = self.shared
-        found["look-up"] = [] if last else self.lookups
+        found["look-up"] = self.lookups if looks_up else []
         for name, ratio in (("literal", self.by_literal), ("operation", self.by_operation)):
             taken = {head for some in found.values() for head in some}
             found[name] = [head for head in np.flatnonzero(ratio >= self.rule.threshold).tolist() if head not in taken]
@@ -140,7 +141,17 @@ class Heads:
     @property
     def sees_definitions(self) -> bool:
         """Whether the last layer can see beyond an equation, to where its operands are defined."""
-        window = self.windows[-1]
+        return self._sees(-1)
+
+    def groups(self, layer: int) -> dict[str, list[int]]:
+        """Return all groups of a layer that are not empty, by what they do.
+
+        Only a layer that sees definitions can look values up; of the last one nothing but right-hand sides is used.
+        """
+        return self.layers[layer].groups(looks_up=self._sees(layer) and layer != len(self.layers) - 1)
+
+    def _sees(self, layer: int) -> bool:
+        window = self.windows[layer]
         return window is None or window > len(self.positions)
 
 

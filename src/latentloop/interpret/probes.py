@@ -55,9 +55,13 @@ class Probes:
             problems=self.problems[rows], state=self.state[rows], answers=self.answers[rows], operands=self.operands
         )
 
+    def holding(self, values: Int[ndarray, "batch"]) -> "Probes":
+        """Return the same probes in a state that holds these values at their right-hand sides."""
+        return replace(self, state=np.concatenate([self.state[:, :-1], values[:, None].astype(np.int8)], axis=1))
+
     def answered(self) -> "Probes":
         """Return the same probes in a state that holds their answers already."""
-        return replace(self, state=np.concatenate([self.state[:, :-1], self.answers[:, None]], axis=1))
+        return self.holding(self.answers)
 
     def shared_nodes(self) -> int:
         """Count the equations at the beginning that are the same in all samples, their state included."""

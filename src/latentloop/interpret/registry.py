@@ -18,6 +18,7 @@ from latentloop.interpret import (
     fourier,
     heads,
     iterations,
+    keeping,
     recompute,
     residual,
     sharpness,
@@ -94,6 +95,11 @@ def _other_values(trained: LatentLoop) -> str:
             "of 2 values one alone gives a product that is not 0: no operand can be exchanged for one of another value"
         )
     return ""
+
+
+def _two_wrong_values(trained: LatentLoop) -> str:
+    modulus = trained.run.task.modulus
+    return "" if modulus > 2 else f"of {modulus} values there are not two wrong ones to exchange"
 
 
 def _frequencies(trained: LatentLoop) -> str:
@@ -219,6 +225,13 @@ ANALYSES: dict[str, Analysis] = {
         kind=recompute.Recomputation,
         run=lambda subject, results: recompute.analyze(subject),
         conditions=(_latent, _state),
+    ),
+    "keeping": Analysis(
+        title="How values are kept",
+        question="Which heads keep a value that is there, and does it pass through them?",
+        kind=keeping.Keeping,
+        run=lambda subject, results: keeping.analyze(subject),
+        conditions=(*PROBED, _two_wrong_values),
     ),
     "iterations": Analysis(
         title="Between iterations",

@@ -64,7 +64,8 @@ def load(folder: Path, name: str, kind: type, key: dict[str, Any] | None = None)
         return None
     try:
         document = read_json(path)
-        if key is not None and document["key"] != key:
+        belongs: dict[str, Any] = document["key"]
+        if (key is not None and belongs != key) or not isinstance(belongs["weights"], str):
             return None
         arrays = {}
         if document["arrays"] is not None:
@@ -81,7 +82,7 @@ def load(folder: Path, name: str, kind: type, key: dict[str, Any] | None = None)
             name=name,
             result=result,
             reason=document["reason"],
-            key=document["key"],
+            key=belongs,
             seconds=document["seconds"],
         )
     except (UserError, KeyError, TypeError, ValueError, OSError):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from latentloop.interpret.findings import MOST, Finding
+from latentloop.interpret.findings import MOST, Finding, percent
 from latentloop.interpret.flow import MOVED
 
 CHILDREN = 8
@@ -24,6 +24,38 @@ def carried(results: Mapping[str, Any]) -> Finding | str:
     )
 
 
+def copied(results: Mapping[str, Any]) -> Finding | str:
+    """Judge whether values are kept by heads that attend to them, and pass through these."""
+    found = results["keeping"]
+    kept = float(found.kept.mean())
+    if kept <= MOST:
+        return f"{kept:.0%} of wrong values are kept"
+    mine = [(layer, head) for layer, heads in enumerate(found.heads) for head in heads]
+    named = "; ".join(f"layer {layer + 1}, head {head}" for layer, head in mine)
+    if not mine:
+        together = "; ".join(f"layer {n + 1} {percent(share)}" for n, share in enumerate(found.without_layer))
+        return Finding(
+            holds=False,
+            evidence=f"no head by itself is needed to keep values: {percent(found.kept)} are kept",
+            checked=False,
+            check=f"kept without any of a layer's heads: {together}",
+            number="no head",
+        )
+    left = max(found.without[layer][:, head].max() for layer, head in mine)
+    seen = min(found.itself[layer][1, :, head].min() for layer, head in mine)
+    before = max(found.itself[layer][0, :, head].max() for layer, head in mine)
+    return Finding(
+        holds=bool(seen > MOST),
+        evidence=f"{named}: it gives its own right-hand side {seen:.2f} of its attention at least where a value is, "
+        f"{before:.2f} at most where none is; without it at most {left:.0%} of wrong values are kept, "
+        f"{percent(found.kept)} with it",
+        checked=bool(found.copied.min() >= MOVED),
+        check=f"given what it adds where another value is, {percent(found.copied)} of answers become that one (equations of "
+        f"{', '.join(map(str, found.operands))} operands)",
+        number=f"{found.copied.min():.0%}",
+    )
+
+
 def corrected(results: Mapping[str, Any]) -> Finding | str:
     """Judge whether wrong values are computed again."""
     found = results["recompute"]
@@ -40,16 +72,17 @@ def corrected(results: Mapping[str, Any]) -> Finding | str:
 def idle(results: Mapping[str, Any]) -> Finding | str:
     """Judge whether the first layer stops attending to operands when the value is there, and wrong values stay."""
     errors, found = results["errors"], results["recompute"]
-    before, after = errors.attended(late=False), errors.attended(late=True)
     if not errors.attention[1].sum():
         return "no value was there before the last iteration"
+    before, after = errors.attended(late=False), errors.attended(late=True)
+    said = [", ".join(f"{share:.2f}" for share in shares) for shares in (before, after)]
     return Finding(
-        holds=bool(before > MOST > after),
-        evidence=f"{before:.0%} of operands get the first layer's attention while the value is to be computed (depth >= "
-        f"iteration), {after:.0%} when it is there (depth < iteration)",
+        holds=bool(before.min() > MOST > after.max()),
+        evidence=f"the first layer's attention to VAR0, VAR1, VAR2 is {said[0]} on average while the value is to be computed "
+        f"(depth >= iteration), {said[1]} when it is there (depth < iteration)",
         checked=bool(found.kept >= MOVED),
         check=f"of {found.wrong} values made wrong, {found.kept:.0%} are kept and {found.restored:.0%} restored",
-        number=f"{after:.0%}",
+        number=f"{after.max():.2f}",
     )
 
 

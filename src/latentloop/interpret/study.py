@@ -42,7 +42,7 @@ class Study:
     claims: list[Claim]
     circuit: str
     left_out: list[str]
-    """Results in the folder that belong to other weights."""
+    """Results in the folder that are not used, and why."""
 
     @property
     def results(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def interpret(
     """Run every analysis that applies, or those asked for, and keep each result in a folder; return all that it holds.
 
     ``told`` hears of each analysis how it goes: ``running``, with the parts that are done where it has parts; then ``done``,
-    ``kept`` from before, or why it does not apply.
+    ``kept`` from before, or that it does not apply, and why.
     """
     settings = settings or Settings()
     weights = weights_digest(trained)
@@ -102,7 +102,10 @@ def read_study(folder: Path, weights: str | None = None) -> Study:
     """Read what a folder holds of one model: that of these ``weights``, or else the one that its verdicts are on."""
     found = {name: one for name, row in ANALYSES.items() if (one := load(folder, name, row.kind)) is not None}
     weights = weights or _weights(folder, found)
-    stored = {name: one for name, one in found.items() if one.key["weights"] == weights}
+    reasons = {
+        name: _unused(name, found.get(name), weights) for name in ANALYSES if (folder / f"{name}.json").is_file()
+    }
+    stored = {name: one for name, one in found.items() if not reasons[name]}
     if not stored:
         raise UserError(f"no results of an interpretation in {folder}: run `latentloop interpret` first")
     size = load(folder, SIZE, Size)
@@ -113,8 +116,18 @@ def read_study(folder: Path, weights: str | None = None) -> Study:
         stored=stored,
         claims=claims,
         circuit=circuit_of(claims),
-        left_out=[name for name in found if name not in stored],
+        left_out=[f"{name} ({reason})" for name, reason in reasons.items() if reason],
     )
+
+
+def _unused(name: str, one: Stored | None, weights: str) -> str:
+    """Return why a result that a folder holds is not used, or nothing."""
+    if one is None:
+        return "damaged"
+    if one.key["weights"] != weights:
+        return "of other weights"
+    same = analysis_key(name, weights, Settings()) | {"settings": one.key.get("settings")} == one.key
+    return "" if same else "of another version"
 
 
 def _weights(folder: Path, found: dict[str, Stored]) -> str:
@@ -191,14 +204,14 @@ def _run(
         mine = analysis_key(name, weights, settings)
         one = load(folder, name, row.kind, mine)
         if one is not None:
-            told(name, one.reason or "kept")
+            told(name, f"does not apply: {one.reason}" if one.reason else "kept")
         else:
-            told(name, "running")
             reason = _reason(trained, row, results, reasons)
             if reason:
                 one, parts = Stored(name=name, result=None, reason=reason, key=mine), []
             else:
                 assert size is not None
+                told(name, "running")
                 subject = Subject(trained=trained, size=size, settings=settings)
                 one, parts = _computed(name, subject, results, folder, weights, told)
             save(folder, one, provenance())
@@ -206,7 +219,7 @@ def _run(
             assert one is not None
             for part in parts:
                 remove(folder, part)
-            told(name, reason or "done")
+            told(name, f"does not apply: {reason}" if reason else "done")
         if one.result is None:
             reasons[name] = one.reason
         else:

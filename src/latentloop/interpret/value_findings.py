@@ -7,7 +7,7 @@ import numpy as np
 
 from latentloop.evaluate.metrics import wilson
 from latentloop.interpret.embeddings import cosines
-from latentloop.interpret.findings import BROKEN, Finding, percent, unharmed
+from latentloop.interpret.findings import BROKEN, MOST, Finding, percent, unharmed
 from latentloop.interpret.flow import MOVED
 from latentloop.interpret.fourier import LEAST
 from latentloop.interpret.probes import OPERANDS
@@ -79,7 +79,9 @@ def _of_weights(found: Any, modulus: int) -> str:
         return f" (from weights there are none: {found.unknown})"
     size = len(found.similarity) // len(OPERANDS)
     blocks = [found.similarity[s : s + size, s : s + size] for s in range(0, len(found.similarity), size)]
-    return f"; from weights, empty and N/A: {np.mean([1 - np.abs(b[modulus:, :modulus]).max(1) for b in blocks]):.2f}"
+    apart = np.mean([1 - np.abs(b[modulus:, :modulus]).max(1) for b in blocks])
+    pair = ", ".join(f"{b[modulus, modulus + 1]:.2f}" for b in blocks)
+    return f"; from weights, empty and N/A: {apart:.2f}, and their cosine with each other: {pair}"
 
 
 def _weights(found: Any, scores: Mapping[str, float]) -> str:
@@ -104,7 +106,7 @@ def frequencies(operation: str) -> Callable[[Mapping[str, Any]], Finding | str]:
         return Finding(
             holds=bool(
                 pattern.right >= MOVED
-                and shares[-1] >= 0.5
+                and shares[-1] >= MOST
                 and shares[0] < shares[1] <= shares[2] + 0.01
                 and bias[1] <= FALLS * bias[0]
             ),
@@ -127,7 +129,7 @@ def alone(results: Mapping[str, Any]) -> Finding | str:
     group = int(left[:-1].argmin())
     low, high = wilson(round(left[group] * worst.without.problems), worst.without.problems)
     return Finding(
-        holds=bool(min(shares) >= 0.5),
+        holds=bool(min(shares) >= MOST),
         evidence=f"share of (a,a,a) in what varies of the last output: {percent(shares)}",
         checked=bool(worst.without.solved > BROKEN and unharmed(left[group], worst.without.solved)),
         check=f"without {results['fourier'].groups[group]}, of all other groups the one needed most, {left[group]:.0%} of "

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from latentloop.interpret.ablation import Ablations
-from latentloop.interpret.flow import Flow
-from latentloop.interpret.heads import Heads
+from latentloop.interpret.ablation import Ablations, ungrouped
+from latentloop.interpret.flow import MOVED, Flow
+from latentloop.interpret.heads import OTHERS, Heads
 from latentloop.interpret.probes import OPERANDS, RHS
 from latentloop.report.charts import COLORS
 from latentloop.report.diagram import Diagram, Edge, Node
@@ -18,6 +18,8 @@ FAINT = 0.1
 that are lost without an MLP which is needed."""
 STREAM = "#777777"
 """Color of arrows that carry on what is there."""
+SERVES_NO_OPERAND = ("name of RHS", "literal", "operation")
+"""Groups of heads."""
 LEFT, RIGHT = 0.09, 0.97
 """Where columns begin and end."""
 DENSE = 0.5
@@ -45,6 +47,20 @@ def needed_mlps(ablation: Ablations | None, layer: int) -> dict[str, float]:
         return {}
     mlps = [part for part in ablation.parts if part.layer == layer and not part.heads]
     return {part.part: part.solved for part in mlps if ablation.solved - part.solved >= FAINT}
+
+
+def needed_heads(ablation: Ablations | None, layer: int) -> dict[str, float]:
+    """Return the heads of a layer that serve no operand and are needed, with the share of problems solved without each."""
+    if ablation is None:
+        return {}
+    alone = [part for part in ungrouped(ablation, layer) if ablation.solved - part.solved >= FAINT]
+    found = {f"head {part.heads[0]}": part.solved for part in alone}
+    mine = [part for part in ablation.parts if part.layer == layer and part.part in SERVES_NO_OPERAND]
+    found |= {part.part: part.solved for part in mine if ablation.solved - part.solved >= FAINT}
+    others = next((one for one in ablation.parts if one.layer == layer and one.part == OTHERS and one.heads), None)
+    if not alone and others is not None and ablation.solved - others.solved >= FAINT:
+        found[f"heads {listed(others.heads)} together"] = others.solved
+    return found
 
 
 def listed(heads: Sequence[int]) -> str:
@@ -114,15 +130,21 @@ class _Circuit:
             self.edges.append(edge if number else replace(edge, label=label, detail=detail))
 
     def _heads(self, layer: int, kind: str, which: int, token: str, share: float) -> str:
-        """Name the group of heads that was found for what an arrow shows, and what it moves alone where that is less."""
+        """Name the heads that were found for what an arrow shows, and what they move alone where that is less.
+
+        An operand's own heads, or, where these do not move it by themselves, whichever heads move it most: those that serve
+        several operands, or these and its own.
+        """
         place = OPERANDS[which]
-        group = {(RHS, "value"): "values_at_rhs", (RHS, "name"): "names_at_rhs", (place, "value"): "lookups"}
-        wanted = layer, group.get((token, kind)), place
-        for one in self.flow.groups:
-            if (one.layer, one.kind, one.operand) == wanted and one.heads:
-                text = f"head{'s' * (len(one.heads) > 1)} {listed(one.heads)}"
-                return text if round(one.moved, 2) == round(share, 2) else f"{text}: {one.moved:.0%}"
-        return ""
+        kinds = {(place, "value"): ["lookups"]} if token == place else {}
+        kinds |= {(RHS, kind): [f"{kind}s_{some}" for some in ("at_rhs", "shared", "together")]}
+        found = [one for one in self.flow.groups if (one.layer, one.operand) == (layer, place) and one.heads]
+        found = [one for group in kinds.get((token, kind), []) for one in found if one.kind == group]
+        if not found:
+            return ""
+        best = max(found, key=lambda one: one.moved >= MOVED or one.moved)
+        text = f"head{'s' * (len(best.heads) > 1)} {listed(best.heads)}"
+        return text if round(best.moved, 2) == round(share, 2) else f"{text}: {best.moved:.0%}"
 
     def _follow(self, which: int) -> None:
         """Draw the way of one operand's value and name through the layers."""
@@ -210,11 +232,12 @@ class _Circuit:
         ]
 
     def _lines(self) -> list[str]:
-        """Return all groups of heads as text, and what the needed MLPs are needed for."""
+        """Return all groups of heads as text, and what is needed besides those that serve operands."""
         lines: list[str] = []
-        for number, layer in enumerate(self.heads.layers):
-            text = "; ".join(f"{name}: {listed(some)}" for name, some in layer.groups(last=number == self.last).items())
-            lost = ", ".join(f"{mlp}: {solved:.0%}" for mlp, solved in needed_mlps(self.ablation, number).items())
+        for number in range(len(self.heads.layers)):
+            text = "; ".join(f"{name}: {listed(some)}" for name, some in self.heads.groups(number).items())
+            needed = needed_heads(self.ablation, number) | needed_mlps(self.ablation, number)
+            lost = ", ".join(f"{part}: {solved:.0%}" for part, solved in needed.items())
             text = f"heads of layer {number + 1} — {text}" + (f"; solved without {lost}" if lost else "")
             lines += textwrap.wrap(text, NOTE, break_on_hyphens=False)
         return lines

@@ -225,7 +225,7 @@ def sinks_charts(result: Sinks, heads: Heads | None = None) -> Charts:
     panels, left_out = [], []
     for layer in sorted({one.layer for one in result.maps}):
         mine = sorted((one for one in result.maps if one.layer == layer), key=lambda one: -one.operands)
-        groups = {} if heads is None else heads.layers[layer].groups(last=layer == len(heads.layers) - 1)
+        groups = {} if heads is None else heads.groups(layer)
         serving = {name: some for name, some in groups.items() if name.startswith(SERVING)}
         shown, left = shown_heads(mine[0], serving)
         left_out += [f"{layer + 1}.{head}" for head in left]

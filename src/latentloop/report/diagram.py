@@ -213,8 +213,9 @@ def plotly_diagram(diagram: Diagram) -> dict[str, Any]:
                 "showarrow": True, "arrowhead": 2, "arrowcolor": edge.color, "arrowwidth": edge.width, "text": "",
             }
         )  # fmt: skip
-        look = {"font": {"color": edge.color, "size": 12}, "bgcolor": "#ffffff"}
-        notes.append(_text(*along(curve, at), edge.text.replace("\n", "<br>")) | look)
+        if edge.text:
+            look = {"font": {"color": edge.color, "size": 12}, "bgcolor": "#ffffff"}
+            notes.append(_text(*along(curve, at), edge.text.replace("\n", "<br>")) | look)
     for node in diagram.nodes:
         box = {
             "bgcolor": node.color,

@@ -101,6 +101,8 @@ class Verdict:
 
     kind: Literal["yes", "partly", "no", "open"]
     text: str = ""
+    label: str = ""
+    """What the badge says; without one, the kind."""
 
 
 Block = str | FigureBlock | TableBlock | Number | PictureBlock
@@ -217,7 +219,7 @@ def _badge(verdict: Verdict | None, *, short: bool = False) -> str:
     if verdict is None:
         return ""
     text = f" {inline_html(verdict.text)}" if verdict.text and not short else ""
-    badge = f'<span class="badge {verdict.kind}">{verdict.kind}</span>{text}'
+    badge = f'<span class="badge {verdict.kind}">{inline_html(verdict.label or verdict.kind)}</span>{text}'
     return f" {badge}" if short else f'<p class="verdict">{badge}</p>'
 
 

@@ -13,11 +13,12 @@ import numpy as np
 from latentloop.errors import UserError
 from latentloop.files import read_json
 from latentloop.interpret.claims import STATEMENTS, Claim
+from latentloop.interpret.probes import OPERANDS
 from latentloop.interpret.registry import ANALYSES
 from latentloop.interpret.sharpness import LINKS
 from latentloop.interpret.study import MODEL, VERDICTS, Study, read_study
 from latentloop.report.charts import Chart, Charts, draw, plotly
-from latentloop.report.circuit_diagram import circuit_diagram
+from latentloop.report.circuit_diagram import circuit_diagram, listed
 from latentloop.report.circuit_figures import GROUP_KINDS, sinks_charts
 from latentloop.report.diagram import Diagram
 from latentloop.report.graph import save_figure
@@ -27,6 +28,11 @@ from latentloop.report.study_figures import FIGURES
 ASKED = ("supported", "not supported")
 """Verdicts that an analysis has led to."""
 PAGE = "report.html"
+WORST = 4
+"""Parts that are named, of those without which fewer problems are solved."""
+TOKENS = {"=": "equals sign", ";": "separator", "op": "operation", "RHS": "right-hand side"}
+PICTURE = "latentloop study"
+"""What the source of a picture, which is kept in its file, begins with."""
 DPI = 160
 PIXELS = 130
 DIAGRAM_PIXELS = 125
@@ -48,7 +54,7 @@ def picture_source(name: str, chart: Chart | Diagram) -> str:
     """Return a hash of all that a picture shows, which is kept in its file."""
     shown = asdict(replace(chart, caption=""))  # the caption stands below it, not in it
     content = json.dumps(_plain(shown), sort_keys=True).encode()
-    return f"latentloop study {name}, {hashlib.sha256(content).hexdigest()[:16]}"
+    return f"{PICTURE} {name}, {hashlib.sha256(content).hexdigest()[:16]}"
 
 
 def _plain(value: Any) -> Any:
@@ -79,12 +85,24 @@ def draw_pictures(folder: Path, charts: Mapping[str, Charts]) -> list[Path]:
 
 def write_report(folder: Path) -> Path:
     """Draw all figures and write the page, from the results in a folder; return the page's path."""
-    study = read_study(folder)
-    charts = study_charts(study)
-    draw_pictures(folder, charts)
+    charts = study_charts(read_study(folder))
+    _remove_others(folder, draw_pictures(folder, charts))
     path = folder / PAGE
-    write_page(study_page(study, charts, _read(folder / MODEL), _read(folder / f"{VERDICTS}.json")), path)
+    write_page(stored_page(folder), path)
     return path
+
+
+def stored_page(folder: Path) -> Page:
+    """Return the page of the results in a folder."""
+    study = read_study(folder)
+    return study_page(study, study_charts(study), _read(folder / MODEL), _read(folder / f"{VERDICTS}.json"))
+
+
+def _remove_others(folder: Path, drawn: Sequence[Path]) -> None:
+    """Remove pictures of results that are no longer used; nothing else that lies in the folder."""
+    for path in folder.glob("*.png"):
+        if path not in drawn and PICTURE.encode() in path.read_bytes()[:1000]:
+            path.unlink()
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -116,7 +134,7 @@ def study_parts(study: Study, charts: Mapping[str, Charts]) -> list[Part]:
         stored = study.stored[analysis]
         claims = [claim for claim in study.claims if analysis in STATEMENTS[claim.name].needs]
         if stored.result is None:
-            verdict = Verdict(kind="open", text=f"does not apply: {stored.reason}")
+            verdict = Verdict(kind="open", label="does not apply", text=stored.reason)
             parts.append(
                 Part(title=row.title, question=row.question, numbers=[], charts={}, claims=[], verdict=verdict)
             )
@@ -163,7 +181,7 @@ def about_study(study: Study, model: Mapping[str, Any]) -> str:
             names = "repeats a name of the problem" if size.repeats else "has a name of its own"
             about += f" The probe's right-hand side {names}; {size.probes_right:.0%} of probes are answered right."
     if study.left_out:
-        about += f" Left out, as they are of other weights: {', '.join(study.left_out)}."
+        about += f" Not used, of what was there: {', '.join(study.left_out)}."
     return about
 
 
@@ -174,7 +192,7 @@ def _summary(study: Study, circuit: Charts) -> Section:
         f"**{study.circuit[:1].upper()}{study.circuit[1:]}.**",
         Number(value=f"{held} of {asked}", label="statements supported", detail="by measurement and intervention"),
         *(_figure(chart) for chart in circuit.values()),
-        _listed(study.claims),
+        "\n".join(f"- **{claim.verdict}**: {claim.statement}." for claim in study.claims),
     ]
     return Section(heading="What was found", blocks=blocks)
 
@@ -193,12 +211,13 @@ def _listed(claims: Sequence[Claim]) -> str:
 def _overall(claims: Sequence[Claim]) -> Verdict:
     asked = [claim for claim in claims if claim.verdict in ASKED]
     if not claims:
-        return Verdict(kind="open", text="no statement rests on it: the numbers are all it says")
+        return Verdict(kind="open", label="numbers", text="no statement rests on it: the numbers are all it says")
     if not asked:
-        return Verdict(kind="open", text=f"{_unasked(claims)}: the numbers are all it says")
+        return Verdict(kind="open", label="numbers", text=f"{_unasked(claims)}: the numbers are all it says")
     held = sum(claim.verdict == "supported" for claim in asked)
     kind = "yes" if held == len(asked) else "no" if held == 0 else "partly"
-    return Verdict(kind=kind, text=f"{held} of {len(asked)} statements that rest on it are supported")
+    text = "statements that rest on it" if len(asked) > 1 else "the statement that rests on it"
+    return Verdict(kind=kind, label=f"{held} of {len(asked)} supported", text=text)
 
 
 def _unasked(claims: Sequence[Claim]) -> str:
@@ -218,16 +237,33 @@ def _figure(chart: Chart | Diagram) -> FigureBlock:
     return FigureBlock(figure=plotly(chart), caption=chart.caption, height=int(pixels))
 
 
+def _token(place: str) -> str:
+    """Write in words which token of a probe is meant, or which one before it."""
+    word = place.removeprefix("earlier ")
+    said = TOKENS.get(word, word)
+    return said if word == place and word not in TOKENS else f"{'the' if word == place else 'an earlier'} {said}"
+
+
 def _numbers(analysis: str, result: Any) -> list[Number]:
     """Return the figures that matter of one result."""
     match analysis:
         case "heads":
             return [
+                *(
+                    Number(
+                        value=listed(heads),
+                        label=f"layer {layer + 1}, {group}",
+                        detail=f"head{'s' * (len(heads) > 1)}",
+                    )
+                    for layer in range(len(result.layers))
+                    for group, heads in result.groups(layer).items()
+                    if group.endswith(OPERANDS) or "shared" in group or group == "look-up"
+                ),
                 Number(
                     value=f"{result.rule.threshold:g}",
                     label="least relative variance of a group's heads",
                     detail=f"{result.rule.dominance:g} times that of any other place",
-                )
+                ),
             ]
         case "flow":
             return [
@@ -291,7 +327,14 @@ def _numbers(analysis: str, result: Any) -> list[Number]:
                 ),
             ]
         case "ablation":
-            return [Number(value=f"{result.solved:.0%}", label="solved with all parts")]
+            return [
+                Number(value=f"{result.solved:.0%}", label="solved with all parts", detail=f"{result.nodes} nodes"),
+                *(
+                    Number(value=f"{part.solved:.0%}", label=f"without layer {part.layer + 1}, {part.part}")
+                    for part in sorted(result.parts, key=lambda part: part.solved)[:WORST]
+                    if part.solved < result.solved
+                ),
+            ]
         case "circuits":
             return [
                 Number(
@@ -304,7 +347,11 @@ def _numbers(analysis: str, result: Any) -> list[Number]:
             ]
         case "sinks":
             return [
-                Number(value=found, label=head, detail="where its operand is missing")
+                Number(
+                    value=found.rpartition(" ")[2],
+                    label=f"of the attention of {head} goes to {_token(found.rpartition(' ')[0])}",
+                    detail="where its operand is missing",
+                )
                 for head, found in result.sinks.items()
             ]
         case "sharpness":
@@ -329,6 +376,23 @@ def _numbers(analysis: str, result: Any) -> list[Number]:
             return [
                 Number(value=f"{result.restored:.0%}", label="of wrong values restored"),
                 Number(value=f"{result.kept:.0%}", label="kept"),
+            ]
+        case "keeping":
+            return [
+                Number(
+                    value=f"{kept:.0%}",
+                    label=f"of wrong values kept, {count} operand{'s' * (count > 1)}",
+                    detail=f"{computed:.0%} become what the operands give",
+                )
+                for count, kept, computed in zip(result.operands, result.kept, result.computed, strict=True)
+            ] + [
+                Number(
+                    value=f"{result.without[layer][:, head].max():.0%}",
+                    label=f"at most without layer {layer + 1}, head {head}",
+                    detail=f"its attention to the right-hand side itself is {result.itself[layer][1, :, head].min():.2f}",
+                )
+                for layer, heads in enumerate(result.heads)
+                for head in heads
             ]
         case "iterations":
             return [

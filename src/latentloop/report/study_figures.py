@@ -10,6 +10,7 @@ from latentloop.interpret.embeddings import NewValues
 from latentloop.interpret.errors import ATTENTION, COSINE, Errors
 from latentloop.interpret.fourier import Site, Spectra
 from latentloop.interpret.iterations import BetweenIterations
+from latentloop.interpret.keeping import Keeping
 from latentloop.interpret.probes import OPERANDS
 from latentloop.interpret.recompute import Recomputation
 from latentloop.interpret.residual import Changes
@@ -279,6 +280,51 @@ def recompute_charts(result: Recomputation) -> Charts:
     }
 
 
+def keeping_charts(result: Keeping) -> Charts:
+    """What is kept without each head, and where heads look."""
+    panels = []
+    for layer, (without, itself) in enumerate(zip(result.without, result.itself, strict=True)):
+        heads = list(range(without.shape[1]))
+        counts = [f"{count} operand{'s' * (count > 1)}" for count in result.operands]
+        panels += [
+            Panel(
+                kind="bars",
+                title=f"layer {layer + 1}: kept without a head",
+                x=heads,
+                x_label="head",
+                y_label="share of wrong values",
+                top=1.0,
+                lines=[Line(name=name, y=without[row], color=COLORS[row]) for row, name in enumerate(counts)],
+            ),
+            Panel(
+                kind="bars",
+                title=f"layer {layer + 1}: attention of RHS to itself",
+                x=heads,
+                x_label="head",
+                y_label="weight",
+                top=1.0,
+                lines=[
+                    Line(name="a value is there", y=itself[1].mean(0), color=COLORS[3]),
+                    Line(name="empty", y=itself[0].mean(0), color=COLORS[4]),
+                ],
+            ),
+        ]
+    kept = ", ".join(f"{share:.0%}" for share in result.kept)
+    copied = ", ".join(f"{share:.0%}" for share in result.copied)
+    some = any(result.heads)
+    return {
+        "keeping": Chart(
+            panels=panels,
+            columns=2,
+            height=2.3,
+            caption=f"Of wrong values at right-hand sides of equations with 1, 2 and 3 operands {kept} are kept. Left: share "
+            "kept where one head adds what it does when the right-hand side is empty. Right: attention of the right-hand side "
+            "to itself."
+            + (f" Heads that are needed, given what they add where another value is: {copied} become that one." * some),
+        )
+    }
+
+
 def iterations_charts(result: BetweenIterations) -> Charts:
     """What becomes of a patched value."""
     names = ["takes the value", "children follow", "children unmoved", "restored", "kept"]
@@ -346,6 +392,7 @@ FIGURES: dict[str, Callable[[Any], Charts]] = {
     "errors": errors_charts,
     "sharpness": sharpness_charts,
     "recompute": recompute_charts,
+    "keeping": keeping_charts,
     "iterations": iterations_charts,
     "drift": drift_charts,
 }
