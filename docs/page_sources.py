@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from latentloop.config import MAX_FAN_IN
 from latentloop.experiments.scores import load
 from latentloop.files import read_json
 from latentloop.interpret.study import read_study
@@ -79,6 +80,24 @@ def _derived(found: Mapping[str, Any]) -> dict[str, Any]:
         "solve": {row["nodes"]: _spread(row["problems"]) for row in found["solving"]["asked"]},
         "explored": _explored(found["explorer"]),
         "plain": _solved(found["experiments"]["discrete-plain-more-seed0"]),
+        "opened": _opened(),
+    }
+
+
+def _opened() -> dict[str, Any]:
+    """Return what the text says of two models, besides their verdicts."""
+    plain, corrected = (
+        read_study(STUDIES / name).results for name in ("discrete-plain-more-seed0", "corrected-4x-seed0")
+    )
+    size = len(plain["embeddings"].measured_similarity) // MAX_FAN_IN
+    shared = (
+        plain["embeddings"].measured_similarity[:size, size : 2 * size].diagonal()[: size - 1]
+    )  # the last one is empty
+    return {
+        "nodes": plain["ablation"].nodes,
+        "name": next(part.solved for part in plain["ablation"].parts if part.part == "name of RHS"),
+        "shared": float(shared.mean()),
+        "gathered": corrected["flow"].attention["value"][-1, :, -1].tolist(),
     }
 
 

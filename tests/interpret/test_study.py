@@ -394,7 +394,7 @@ def test_every_figure_and_the_page_come_from_stored_results(folders):
     diagram = charts["circuit"]["circuit"]
     assert isinstance(diagram, Diagram)
     shown = sorted(edge.label for edge in diagram.edges if edge.label)
-    assert shown == ["MLPs"] + 3 * ["name 100%"] + 3 * ["query"] + 3 * ["value 100%"]
+    assert shown == ["MLP"] + 3 * ["name 100%"] + 3 * ["query"] + 3 * ["value 100%"]
     for figures in charts.values():
         for chart in figures.values():
             drawn = plotly(chart)

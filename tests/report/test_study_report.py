@@ -22,15 +22,17 @@ def verdict_on(analysis, verdicts):
     study = replace(SMALL, claims=claims)
     parts = study_parts(study, study_charts(study))
     (part,) = [one for one in parts if one.title == "Between iterations"]
-    return part.verdict.text
+    return f"{part.verdict.label}: {part.verdict.text}"
 
 
 def test_an_analysis_says_whether_statements_rest_on_it():
-    assert verdict_on("iterations", []).startswith("no statement rests on it")
+    assert verdict_on("iterations", []).startswith("numbers: no statement rests on it")
     one = verdict_on("iterations", ["does not apply"])
-    assert one == "the statement that rests on it does not apply: the numbers are all it says"
-    assert verdict_on("iterations", ["not computed"]).startswith("the statement that rests on it is not computed")
-    assert verdict_on("iterations", ["supported"]) == "1 of 1 statements that rest on it are supported"
+    assert one == "numbers: the statement that rests on it does not apply: the numbers are all it says"
+    assert verdict_on("iterations", ["not computed"]).startswith(
+        "numbers: the statement that rests on it is not computed"
+    )
+    assert verdict_on("iterations", ["supported"]) == "1 of 1 supported: the statement that rests on it"
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def study_page(
     study: Study, charts: Mapping[str, Charts], model: Mapping[str, Any], verdicts: Mapping[str, Any]
 ) -> Page:
     """Return the page: the circuit and all verdicts, then a section for each analysis."""
-    name = model.get("checkpoint", "a model")
+    name = Path(model.get("checkpoint", "a model")).name
     sections = [_summary(study, charts.get("circuit", {}))]
     for part in study_parts(study, charts):
         blocks: list[Block] = [part.question, *part.numbers, *(_figure(chart) for chart in part.charts.values())]
