@@ -240,7 +240,7 @@ def reproduce_table(found: Mapping[str, Any]) -> str:
     for name in MODELS:
         runs = seeds_of(found, name)
         seconds = sum(run["training"]["seconds"] for run in runs)
-        where = f"README: table and picture, row `{name}`; the recipe's tables"
+        where = f"README: table, row `{name}`; the recipe's picture and tables"
         command = f"python benchmarks/record.py {name}"
         time = f"{minutes(seconds)} to train {len(runs)} seed{'' if len(runs) == 1 else 's'}"
         lines.append([where, command, f"{name}-seed*.json", _machine(runs[0]), time])

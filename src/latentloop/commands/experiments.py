@@ -271,7 +271,15 @@ def _with_workers(
         raise
     failed = [number for number, worker in enumerate(started) if worker.returncode]
     if failed:
+        for number in failed:
+            stderr.print(f"worker {number}: {_last_line(runs / f'worker-{number}.log')}")
         stderr.print(f"workers {failed} failed: see {runs}/worker-*.log")
+
+
+def _last_line(log: Path) -> str:
+    """Return the last thing that a worker said."""
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else "it said nothing"
 
 
 def _progress_table(board: "Board", jobs: Sequence[Job], standing: Mapping[str, str], workers: int) -> "Table":

@@ -84,7 +84,11 @@ class Evidence:
 
     def own(self, method: str) -> Scores | None:
         """Return the method's own point, which may not be its best: it is shown beside a verdict."""
-        return grouped(self.results).get(method)
+        return self.beside(method)
+
+    def beside(self, name: str) -> Scores | None:
+        """Return a point that is shown beside a verdict, where it is there."""
+        return grouped(self.results).get(name)
 
     def _missing(self, jobs: list[str]) -> list[str]:
         """Return which of a point's runs are wanted and not there."""

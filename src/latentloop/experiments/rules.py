@@ -153,25 +153,36 @@ def _corrected_near_perfect(evidence: Evidence) -> Decision:
         met=corrected.solved(worst) >= 0.95,
         opposite=_high(corrected, 64) < max(_low(discrete, 64), 0.5),
         because=f"the least is {percent(corrected.solved(worst))} at N = {worst}; "
-        f"at N = 64: {said(corrected, [64])}, {said(discrete, [64])}{_beside(evidence, corrected)}",
+        f"at N = 64: {said(corrected, [64])}, {said(discrete, [64])}{_beside(evidence, corrected)}"
+        + (f"; with two layers: {_in_and_out(two)}" if (two := evidence.beside("corrected-layers2")) else ""),
     )
 
 
 def _correction_needs_layers(evidence: Evidence) -> Decision:
-    names = list(evidence.listed)
-    everything = evidence.points(*names)
-    two, four = (
-        least_loss(s for s in everything if s.method == "corrected" and s.labels["layers"] == layers)
-        for layers in (2, 4)
-    )
-    discrete = next(s for s in everything if s.method == "discrete" and s.labels["layers"] == 2)
+    everything = {scores.name: scores for scores in evidence.points(*evidence.listed)}
+    two, four, discrete = (everything[name] for name in ("corrected-layers2", "corrected", "discrete"))
+    others = [s for s in everything.values() if s not in (two, four, discrete)]
     sizes = discrete.outside
     return Decision(
         met=_overlap(two, discrete, sizes) and _above(four, two, sizes),
         opposite=_above(two, discrete, sizes),
         because=f"average out of distribution: two layers {said(two, sizes)}, {said(discrete, sizes)}; "
-        f"four layers {said(four, sizes)}",
+        f"four layers {said(four, sizes)}; steps in the same time: {_steps(two)} with two layers, {_steps(four)} with four; wrong "
+        f"values corrected at N = {sizes[-1]}: {_corrected_values(two, sizes[-1])} with two layers, "
+        f"{_corrected_values(four, sizes[-1])} with four; besides: {', '.join(said(scores, sizes) for scores in others)}"
+        f"{_beside(evidence, two, four)}",
     )
+
+
+def _steps(scores: Scores) -> str:
+    return f"{scores.results[0]['training']['steps']:,}"
+
+
+def _corrected_values(scores: Scores, nodes: int) -> str:
+    """Write the share of wrong values that are right at the next iteration, of the first seed."""
+    row = next(row for row in scores.results[0]["rows"] if row["nodes"] == nodes)
+    rate = row.get("correction_rate")
+    return "none were wrong" if rate is None else percent(rate)
 
 
 def _own(evidence: Evidence, method: str) -> list[str]:

@@ -106,15 +106,15 @@ def read_result(path: Path) -> Result:
 def checked(document: Result, job: Job, source: Path | str) -> Result:
     """Return a job's result, with labels as they are today; raise a UserError if it is not as ``measure`` writes it."""
     _check_form(document, source)
+    if (document["point"], document["seed"]) != (job.point.name, job.seed):
+        found = f"{document['point']}-seed{document['seed']}"
+        raise UserError(f"cannot read {source}: it is the result of {shown(found)}, not of {job.name}")
     if document["key"] != job.key:
         raise UserError(
             f"{source} is of another configuration than {job.name} has today: move it away to measure again, "
             "or name another --folder"
         )
     own, about = labels(job), document["labels"]
-    if (document["point"], document["seed"]) != (job.point.name, job.seed):
-        found = f"{document['point']}-seed{document['seed']}"
-        raise UserError(f"cannot read {source}: it is the result of {shown(found)}, not of {job.name}")
     if about.get("method") != own["method"] or not about.keys() <= own.keys():
         raise UserError(f"cannot read {source}: its labels are not those of a run of {own['method']}")
     sizes = [row["nodes"] for row in document["rows"]]

@@ -34,7 +34,10 @@ LINES = (
 )
 BANDS = "Medians of the seeds, and bands from the lowest to the highest, or 95 % Wilson intervals of one seed."
 BARS = "Whiskers go from the lowest to the highest seed, or are the 95 % Wilson interval of one seed."
-BEST = "Of a method's configurations the one with the lowest validation loss is drawn, as verdicts choose it."
+BEST = (
+    "Of a method's configurations the one with the lowest validation loss is drawn, as verdicts choose it; of corrected, of "
+    "those with four layers, which its claims are about."
+)
 ZOOM = "An axis ends before 100 % where all that it shows is small."
 
 
@@ -131,7 +134,7 @@ FIGURES: dict[str, LadderFigure] = {
     ),
     "best-per-encoding": LadderFigure(
         title="Best configuration of each encoding",
-        caption="Problems fully solved, averaged over all sizes tested, with each encoding, all else being equal; ? is not "
+        caption="Problems fully solved, averaged over all sizes tested, with each encoding, in the same time; ? is not "
         f"measured yet. {BARS} {ZOOM}",
         repeats="9b, 12b, 14b", experiments=("encodings",),
         methods=("feedforward", "recurrent", "cot", "discrete"), draw=configurations.best_per_encoding,
@@ -139,7 +142,7 @@ FIGURES: dict[str, LadderFigure] = {
     **{
         f"encodings-{name}": LadderFigure(
             title=f"Encodings: {words}",
-            caption=f"Problems fully solved by size, {words}: one line for each encoding, all else being equal. {LINES} "
+            caption=f"Problems fully solved by size, {words}: one line for each encoding, in the same time; local brings a wide first head and noise in look-ups. {LINES} "
             f"{ZOOM}",
             repeats=repeats, experiments=("encodings",), methods=(method,),
             draw=configurations.encodings_of(method),
@@ -154,8 +157,8 @@ FIGURES: dict[str, LadderFigure] = {
     **{
         f"architectures-{name}": LadderFigure(
             title=f"Architectures: {family}",
-            caption=f"Problems fully solved by size, {family}: of each number of iterations T and layers L, the configuration "
-            f"with the lowest validation loss; {words}. {LINES} {ZOOM}",
+            caption=f"Problems fully solved by size, {family}: of each number of iterations T and layers L, of the points of "
+            f"depth{' and correction' if more else ''}, the configuration with the lowest validation loss; {words}. {LINES} {ZOOM}",
             repeats=repeats, experiments=("depth", *more), methods=FAMILIES[family],
             draw=configurations.architectures(family),
         )
@@ -170,7 +173,7 @@ FIGURES: dict[str, LadderFigure] = {
         caption="Entropy of attention, the mean of all heads and query positions in the first application of the block. It "
         "rises where attention disperses as the input grows. Where a layer sees 8 tokens alone (local) it is at most log 8, "
         "2.08. Medians of the seeds, and bands from the lowest to the highest. "
-        f"{BEST} By encoding, all else is equal.",
+        f"{BEST} By encoding, all have the same time.",
         repeats="9f", experiments=("ladder", "encodings"), also=CONFIGURATIONS,
         methods=("feedforward", "recurrent", "continuous", "discrete", "corrected", "stable"), draw=configurations.entropy,
     ),
