@@ -167,10 +167,10 @@ def _correction_needs_layers(evidence: Evidence) -> Decision:
         met=_overlap(two, discrete, sizes) and _above(four, two, sizes),
         opposite=_above(two, discrete, sizes),
         because=f"average out of distribution: two layers {said(two, sizes)}, {said(discrete, sizes)}; "
-        f"four layers {said(four, sizes)}; steps in the same time: {_steps(two)} with two layers, {_steps(four)} with four; wrong "
-        f"values corrected at N = {sizes[-1]}: {_corrected_values(two, sizes[-1])} with two layers, "
+        f"four layers {said(four, sizes)}; steps in the same time: {_steps(two)} with two layers, {_steps(four)} with four; "
+        f"wrong values corrected at N = {sizes[-1]}: {_corrected_values(two, sizes[-1])} with two layers, "
         f"{_corrected_values(four, sizes[-1])} with four; besides: {', '.join(said(scores, sizes) for scores in others)}"
-        f"{_beside(evidence, two, four)}",
+        f"{_beside(evidence, four)}",
     )
 
 

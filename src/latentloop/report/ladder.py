@@ -142,8 +142,8 @@ FIGURES: dict[str, LadderFigure] = {
     **{
         f"encodings-{name}": LadderFigure(
             title=f"Encodings: {words}",
-            caption=f"Problems fully solved by size, {words}: one line for each encoding, in the same time; local brings a wide first head and noise in look-ups. {LINES} "
-            f"{ZOOM}",
+            caption=f"Problems fully solved by size, {words}: one line for each encoding, in the same time; local brings a "
+            f"wide first head and noise in look-ups. {LINES} {ZOOM}",
             repeats=repeats, experiments=("encodings",), methods=(method,),
             draw=configurations.encodings_of(method),
         )
@@ -158,7 +158,8 @@ FIGURES: dict[str, LadderFigure] = {
         f"architectures-{name}": LadderFigure(
             title=f"Architectures: {family}",
             caption=f"Problems fully solved by size, {family}: of each number of iterations T and layers L, of the points of "
-            f"depth{' and correction' if more else ''}, the configuration with the lowest validation loss; {words}. {LINES} {ZOOM}",
+            f"depth{' and correction' if more else ''}, the configuration with the lowest validation loss; {words}. "
+            f"{LINES} {ZOOM}",
             repeats=repeats, experiments=("depth", *more), methods=FAMILIES[family],
             draw=configurations.architectures(family),
         )
