@@ -158,15 +158,14 @@ FIGURES: dict[str, LadderFigure] = {
         f"architectures-{name}": LadderFigure(
             title=f"Architectures: {family}",
             caption=f"Problems fully solved by size, {family}: of each number of iterations T and layers L, of the points of "
-            f"depth{' and correction' if more else ''}, the configuration with the lowest validation loss; {words}. "
-            f"{LINES} {ZOOM}",
-            repeats=repeats, experiments=("depth", *more), methods=FAMILIES[family],
+            f"depth, the configuration with the lowest validation loss; {words}. {LINES} {ZOOM}",
+            repeats=repeats, experiments=("depth",), methods=FAMILIES[family],
             draw=configurations.architectures(family),
         )
-        for name, family, words, repeats, more in (
-            ("end-to-end", "end-to-end", "colors tell T x L, markers L, and feedforward models are dashed", "9e", ()),
-            ("cot", "chain of thought", "colors tell T x L, markers L", "12d", ()),
-            ("latent", "latent", "dashed with two layers", "14d", ("correction",)),
+        for name, family, words, repeats in (
+            ("end-to-end", "end-to-end", "colors tell T x L, markers L, and feedforward models are dashed", "9e"),
+            ("cot", "chain of thought", "colors tell T x L, markers L", "12d"),
+            ("latent", "latent", "dashed with two layers", "14d"),
         )
     },
     "entropy": LadderFigure(
@@ -285,7 +284,8 @@ def draw(name: str, results: Mapping[str, Result], scale: Scale = "laptop") -> F
             raise _nothing(name, scale) from None
         left = len(missing(name, results, scale))
         if left:
-            _note(figure, f"{left} of the {len(spec.jobs(scale))} runs of this figure are not measured yet")
+            verb = "is" if left == 1 else "are"
+            _note(figure, f"{left} of the {len(spec.jobs(scale))} runs of this figure {verb} not measured yet")
     return figure
 
 
