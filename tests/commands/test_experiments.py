@@ -182,6 +182,14 @@ def test_a_storage_that_fails_does_not_stop_the_workers_of_reproduce(tmp_path, m
     assert (tmp_path / "done").exists()
 
 
+def test_what_made_a_worker_fail_is_said(tmp_path, monkeypatch, capsys):
+    board = Board.open(str(tmp_path / "sweep.journal"), JOBS)
+    monkeypatch.setattr(experiments, "REFRESH", 0.1)
+    words = [sys.executable, "-c", "print('step 1'); raise SystemExit('error: no space left')"]
+    experiments._with_workers(words, 1, board, JOBS, tmp_path, 0)
+    assert "worker 0: error: no space left" in capsys.readouterr().err
+
+
 def test_the_slurm_example_is_a_sweep_that_can_be_submitted_again(tmp_path):
     programs = tmp_path / ".venv" / "bin"
     programs.mkdir(parents=True)

@@ -317,6 +317,14 @@ def test_correction_needs_layers(two, four, discrete, outcome):
     assert decide("correction-needs-layers", results).outcome == outcome
 
 
+def test_correction_compares_one_rate_of_corruption():
+    shares = {name.replace("-", "_"): 0.5 if "layers2" in name else 0.9 for name in CORRECTION}
+    worse = {"corrected_corruption1_layers2": {"solved": 0.8, "loss": 0.01}}  # a lower loss, of other corruption
+    decided = decide("correction-needs-layers", _named(CORRECTION, **shares | {"discrete": 0.5} | worse))
+    assert decided.outcome == "reproduced"
+    assert "corrected-corruption1-layers2 80.0 %" in decided.because
+
+
 def _encoded(method, **shares):
     """Name a method's points by encoding."""
     return {encoded(method, encoding).replace("-", "_"): share for encoding, share in shares.items()}
