@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from latentloop.interpret.attribution import SOURCES
 from latentloop.interpret.claims import STATEMENTS
-from latentloop.interpret.errors import SOURCES
 from latentloop.report.page import Number
 from latentloop.report.results import table
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from latentloop.interpret import results
+from latentloop.interpret.attribution import BINS
 from latentloop.interpret.embeddings import Additive, NewValues
-from latentloop.interpret.errors import BINS, Errors
+from latentloop.interpret.errors import Errors
 from latentloop.interpret.geometry import Changes
 from latentloop.interpret.results import Stored, load, save
 

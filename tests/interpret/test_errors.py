@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from handmade import HEADS, NAMES, P, handmade
-from latentloop.interpret import errors
+from latentloop.interpret import attribution, errors
 from latentloop.interpret.registry import ANALYSES
 from latentloop.interpret.subject import Settings, Size, Subject
 
@@ -78,23 +78,23 @@ def test_the_part_that_is_broken_is_the_source(known, broken, source, by_weights
     found = errors.analyze(subject, known["heads"], known["flow"], known["embeddings"])
     assert found.counts[source] > 0
     assert found.counts[source] == sum(found.counts.values())
-    assert found.weights_counts == dict.fromkeys(errors.SOURCES, 0) | {by_weights: found.counts[source]}
+    assert found.weights_counts == dict.fromkeys(attribution.SOURCES, 0) | {by_weights: found.counts[source]}
 
     def operands_below(counts, edges, least):
         """Return the operands of wrong values, still to be computed, that lie below a threshold."""
         return np.flatnonzero(counts[0, :, 0][:, edges[1:] <= least + 1e-9].sum(1)).tolist()
 
-    assert operands_below(found.attention, found.attention_edges, errors.ATTENTION) == unattended
+    assert operands_below(found.attention, found.attention_edges, attribution.ATTENTION) == unattended
     if far is not None:  # where the wrong token is attended to, a wrong value is copied too
-        assert operands_below(found.cosine, found.cosine_edges, errors.COSINE) == far
+        assert operands_below(found.cosine, found.cosine_edges, attribution.COSINE) == far
         told = far if by_weights == "second copy" else []
-        assert operands_below(found.weights_cosine, found.cosine_edges, errors.COSINE) == told
+        assert operands_below(found.weights_cosine, found.cosine_edges, attribution.COSINE) == told
 
 
 def test_nothing_is_wrong_where_nothing_is_broken(known):
     subject = Subject(trained=handmade("names"), size=SIZE, settings=SETTINGS)
     found = errors.analyze(subject, known["heads"], known["flow"], known["embeddings"])
-    assert found.counts == found.weights_counts == dict.fromkeys(errors.SOURCES, 0)
+    assert found.counts == found.weights_counts == dict.fromkeys(attribution.SOURCES, 0)
     assert found.attention[:, :, 0].sum() == found.cosine[:, :, 0].sum() == 0
     assert [found.below(what) for what in ("attention", "cosine", "weights_cosine")] == [0, 0, 0]
 

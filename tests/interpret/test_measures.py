@@ -9,9 +9,9 @@ import torch
 
 from handmade import TASK, handmade
 from latentloop.interpret.ablation import mean_outputs
+from latentloop.interpret.attribution import attribute
 from latentloop.interpret.circuits import norm_amplification, normed, ov_matrix
 from latentloop.interpret.embeddings import circulant_score, cosines, fit, orthogonality_score
-from latentloop.interpret.errors import attribute
 from latentloop.interpret.fourier import (
     DIAGONAL,
     GROUPS,
@@ -31,7 +31,8 @@ from latentloop.interpret.frequencies import (
     spectrum_of,
     waves,
 )
-from latentloop.interpret.heads import OTHERS, Rule, find_groups, moments, relative_variance, shares
+from latentloop.interpret.groups import OTHERS, Rule, find_groups, relative_variance, shares
+from latentloop.interpret.heads import moments
 from latentloop.interpret.residual import relative_change
 from latentloop.interpret.sharpness import entropy
 from latentloop.interpret.sinks import whole_pattern

@@ -3,7 +3,7 @@
 from dataclasses import fields, replace
 
 from handmade import handmade
-from latentloop.interpret import heads
+from latentloop.interpret import groups, heads
 from latentloop.interpret.results import Stored, load, save
 from latentloop.interpret.subject import Settings, Size, Subject
 
@@ -25,8 +25,8 @@ def test_stored_heads_are_regrouped_by_the_rule_that_is_stored(tmp_path, monkeyp
     assert everyone == list(range(first.norm.shape[1]))
     strict = replace(found, layers=[replace(one, rule=replace(found.rule, mixed=0.0)) for one in found.layers])
     save(tmp_path, Stored(name="heads", result=strict, reason="", key={"weights": "any"}), {})
-    monkeypatch.setattr(heads, "RULE", heads.Rule(mixed=1.0))  # a later version's
-    again = load(tmp_path, "heads", heads.Heads)
+    monkeypatch.setattr(groups, "RULE", groups.Rule(mixed=1.0))  # a later version's
+    again = load(tmp_path, "heads", groups.Heads)
     assert again is not None
     assert not again.result.layers[1].disjoint
     assert {field.name for field in fields(again.result.rule)} >= {*another, "dominance", "mixed", "served"}

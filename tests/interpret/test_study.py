@@ -17,10 +17,10 @@ from latentloop.config.positions import DisentangledConfig
 from latentloop.errors import UserError
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.files import read_json, write_json
-from latentloop.interpret import errors, iterations
+from latentloop.interpret import attribution, errors, iterations
 from latentloop.interpret import subject as subject_module
 from latentloop.interpret.claims import STATEMENTS, circuit_of, judge
-from latentloop.interpret.heads import OTHERS
+from latentloop.interpret.groups import OTHERS
 from latentloop.interpret.registry import ANALYSES, settings_read
 from latentloop.interpret.results import load
 from latentloop.interpret.study import analysis_key, chosen, interpret, judge_again, model_file, read_study
@@ -213,7 +213,7 @@ def test_what_right_values_are_computed_from_is_recognized_whatever_the_operatio
     right = found.cosine[
         0, :2, 1
     ]  # VAR2 has equations of one operand too, where the window reaches into the one before
-    assert right[:, found.cosine_edges[:-1] >= errors.COSINE - 1e-9].sum() / right.sum() > 0.95
+    assert right[:, found.cosine_edges[:-1] >= attribution.COSINE - 1e-9].sum() / right.sum() > 0.95
     assert values.similarity.shape == (75, 75)
 
 
@@ -320,7 +320,7 @@ def test_states_that_repeat_are_counted_at_every_iteration(folders):
     problems = published_problems(TASK, found.nodes, found.instances)
     depths = solve(problems).depths
     assert found.checked == depths[problems.exists].sum()  # a value of depth d is to be computed at iterations 1 to d
-    iterations = int(depths.max()) + errors.BEYOND
+    iterations = int(depths.max()) + attribution.BEYOND
     assert found.cosine.sum() == problems.fan_in.sum() * iterations
 
 

@@ -10,7 +10,7 @@ from test_palette import _lab as lab
 
 from handmade import handmade
 from latentloop.interpret.fourier import Site
-from latentloop.interpret.heads import OTHERS, RULE, LayerHeads
+from latentloop.interpret.groups import OTHERS, RULE, LayerHeads
 from latentloop.interpret.probes import OPERANDS, RHS
 from latentloop.interpret.sinks import Map
 from latentloop.interpret.study import interpret

@@ -16,7 +16,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from latentloop.evaluate.rollout import roll_out
-from latentloop.interpret.heads import OTHERS, Heads
+from latentloop.interpret.groups import OTHERS, Heads
 from latentloop.interpret.nodes import node_values
 from latentloop.interpret.subject import Subject
 from latentloop.model.capture import capture, patch

@@ -16,7 +16,7 @@ from numpy import ndarray
 from torch import Tensor, nn
 
 from latentloop.interpret.flow import Flow
-from latentloop.interpret.heads import Heads
+from latentloop.interpret.groups import Heads
 from latentloop.interpret.subject import Subject
 from latentloop.model.transformer import Transformer
 from latentloop.tokens.vocabulary import FACTORS

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from latentloop.interpret import findings, state_findings, value_findings
 from latentloop.interpret.findings import BROKEN, KEPT, LITTLE, MOST, SHARP, Finding
 from latentloop.interpret.flow import MOVED
-from latentloop.interpret.heads import RULE
+from latentloop.interpret.groups import RULE
 from latentloop.interpret.keeping import NEEDED
 from latentloop.interpret.state_findings import ERRORS
 from latentloop.interpret.value_findings import CONTROL, FEW, GEOMETRY, SUFFICIENT

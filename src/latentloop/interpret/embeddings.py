@@ -23,7 +23,7 @@ from latentloop.config import MAX_FAN_IN, TaskConfig
 from latentloop.interpret.circuits import factor_embeddings, look_up_unknown, looked_up, normed, ov_matrix
 from latentloop.interpret.flow import Flow
 from latentloop.interpret.geometry import Changes, change
-from latentloop.interpret.heads import Heads
+from latentloop.interpret.groups import Heads
 from latentloop.interpret.probes import OPERANDS, Probes
 from latentloop.interpret.shared import Bench
 from latentloop.interpret.sinks import whole_pattern

@@ -11,7 +11,7 @@ import numpy as np
 
 from latentloop.interpret.ablation import Ablations, ungrouped
 from latentloop.interpret.flow import MOVED, Flow
-from latentloop.interpret.heads import OTHERS, Heads
+from latentloop.interpret.groups import OTHERS, Heads
 from latentloop.interpret.probes import OPERANDS
 from latentloop.interpret.sharpness import LINKS
 

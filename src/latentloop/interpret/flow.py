@@ -16,7 +16,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from latentloop.config import MAX_FAN_IN
-from latentloop.interpret.heads import Heads
+from latentloop.interpret.groups import Heads
 from latentloop.interpret.probes import OPERANDS, RHS, Probes, Scene, labels
 from latentloop.interpret.shared import Bench
 from latentloop.interpret.subject import INTERPRET, Subject

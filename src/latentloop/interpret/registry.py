@@ -16,6 +16,7 @@ from latentloop.interpret import (
     errors,
     flow,
     fourier,
+    groups,
     heads,
     iterations,
     keeping,
@@ -130,7 +131,7 @@ ANALYSES: dict[str, Analysis] = {
     "heads": Analysis(
         title="Head groups",
         question="Which heads move which operand's name or value?",
-        kind=heads.Heads,
+        kind=groups.Heads,
         run=lambda subject, results: heads.analyze(subject),
         conditions=PROBED,
         version=5,

@@ -8,7 +8,7 @@ import numpy as np
 
 from latentloop.interpret.ablation import Ablations, ungrouped
 from latentloop.interpret.flow import MOVED, Flow
-from latentloop.interpret.heads import OTHERS, Heads
+from latentloop.interpret.groups import OTHERS, Heads
 from latentloop.interpret.probes import OPERANDS, RHS
 from latentloop.report.charts import COLORS
 from latentloop.report.diagram import Diagram, Edge, Node

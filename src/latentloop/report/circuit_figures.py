@@ -8,7 +8,7 @@ import numpy as np
 from latentloop.interpret.ablation import Ablations
 from latentloop.interpret.circuits import Copies
 from latentloop.interpret.flow import KINDS, Flow
-from latentloop.interpret.heads import Heads
+from latentloop.interpret.groups import Heads
 from latentloop.interpret.probes import OPERANDS, RHS
 from latentloop.interpret.sinks import Map, Sinks
 from latentloop.report.charts import COLORS, WIDTH, Chart, Charts, Level, Line, Panel

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from latentloop.interpret.attribution import ATTENTION, COSINE
 from latentloop.interpret.drift import Drift
 from latentloop.interpret.embeddings import NewValues
-from latentloop.interpret.errors import ATTENTION, COSINE, Errors
+from latentloop.interpret.errors import Errors
 from latentloop.interpret.fourier import Site, Spectra
 from latentloop.interpret.iterations import BetweenIterations
 from latentloop.interpret.keeping import Keeping
