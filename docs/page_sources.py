@@ -51,7 +51,7 @@ def _study(folder: Path) -> dict[str, Any]:
     charts = study_charts(study)
     return read_json(folder / "verdicts.json") | {
         "about": about_study(study, read_json(folder / "model.json")),
-        "errors": study.results.get("errors"),
+        "results": study.results,
         "parts": study_parts(study, charts),
         "circuit_charts": charts.get("circuit", {}),
     }
@@ -80,19 +80,16 @@ def _derived(found: Mapping[str, Any]) -> dict[str, Any]:
         "solve": {row["nodes"]: _spread(row["problems"]) for row in found["solving"]["asked"]},
         "explored": _explored(found["explorer"]),
         "plain": _solved(found["experiments"]["discrete-plain-more-seed0"]),
-        "opened": _opened(),
+        "opened": _opened(found["studies"]),
     }
 
 
-def _opened() -> dict[str, Any]:
+def _opened(studies: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the text says of two models, besides their verdicts."""
-    plain, corrected = (
-        read_study(STUDIES / name).results for name in ("discrete-plain-more-seed0", "corrected-4x-seed0")
-    )
-    size = len(plain["embeddings"].measured_similarity) // MAX_FAN_IN
-    shared = (
-        plain["embeddings"].measured_similarity[:size, size : 2 * size].diagonal()[: size - 1]
-    )  # the last one is empty
+    plain, corrected = (studies[name]["results"] for name in ("discrete-plain-more-seed0", "corrected-4x-seed0"))
+    similarity = plain["embeddings"].measured_similarity
+    size = len(similarity) // MAX_FAN_IN
+    shared = similarity[:size, size : 2 * size].diagonal()[:-1]  # of VAR0 and VAR1; the last symbol is empty
     return {
         "nodes": plain["ablation"].nodes,
         "name": next(part.solved for part in plain["ablation"].parts if part.part == "name of RHS"),

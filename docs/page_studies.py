@@ -55,7 +55,7 @@ def sources_table(found: Mapping[str, Any]) -> str:
     """Wrong values by what did not do its work, a row a model; and how often right values seem to have such a source."""
     lines = []
     for name, study in found["studies"].items():
-        errors = study["errors"]
+        errors = study["results"].get("errors")
         if errors:
             counts = [
                 f"({count:,})" if count and source in errors.doubtful else f"{count:,}"

@@ -33,7 +33,7 @@ def interpret(
     Args:
         model: Which model to open, and where it runs.
         output: Folder for results, figures and the page. Default: in results/, named after the model.
-        full: Attribute errors on 23,000 problems, as the paper does, and not on 256. This takes an hour or two; every 1,000
+        full: Attribute errors on 23,000 problems, as the paper does, and not on 256. This takes one to three hours; every 1,000
             problems are kept, so that it can be interrupted.
         only: Names of analyses to run, with those they need: heads, flow, circuits, ablation, sinks, residual, embeddings,
             fourier, errors, sharpness, recompute, keeping, iterations, drift. Default: all of them.

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from latentloop.config import MAX_FAN_IN
-from latentloop.interpret.probes import RHS, Probes
+from latentloop.interpret.probes import RHS, Probes, Scene
 from latentloop.interpret.shared import Bench
 from latentloop.interpret.sinks import whole_pattern
 from latentloop.interpret.subject import INTERPRET, Subject
@@ -54,7 +54,8 @@ class Keeping:
 def analyze(subject: Subject) -> Keeping:
     """Put wrong values where there were none, and take from single heads what they make of them."""
     operands = list(range(1, MAX_FAN_IN + 1))
-    runs = [[_Run(subject, scene, count) for scene in range(subject.settings.scenes)] for count in operands]
+    scenes = list(subject.scenes(key=4))
+    runs = [[_Run(subject, scene, number, count) for number, scene in enumerate(scenes)] for count in operands]
     config = subject.model.config
     alone = [[_only(n, [head], config.layers) for head in range(config.heads_of(n))] for n in range(config.layers)]
 
@@ -85,29 +86,29 @@ def _only(layer: int, heads: list[int], layers: int) -> list[list[int]]:
     return [heads if number == layer else [] for number in range(layers)]
 
 
+def _two_wrong(
+    probes: Probes, rng: np.random.Generator, modulus: int
+) -> tuple[Int[ndarray, "probe"], Int[ndarray, "probe"]]:
+    """Return two values for each probe that differ, neither of which is its answer."""
+    first = rng.integers(1, modulus, COUNT)
+    second = 1 + (first - 1 + rng.integers(1, modulus - 1, COUNT)) % (modulus - 1)
+    return (probes.answers + first) % modulus, (probes.answers + second) % modulus
+
+
 class _Run:
     """The probes of one scene: empty, with a wrong value, and with another one."""
 
-    def __init__(self, subject: Subject, number: int, operands: int) -> None:
+    def __init__(self, subject: Subject, scene: Scene, number: int, operands: int) -> None:
         self.model, modulus = subject.model, subject.task.modulus
         rng = generator(subject.settings.seed, INTERPRET, 17, number, operands)
-        scene = list(subject.scenes(key=4))[number]
         values = rng.integers(0, modulus, (COUNT, MAX_FAN_IN))
         probes = scene.probes(values=values, operands=operands)
-        self.wrong, self.other = self._values(probes, rng, modulus)
+        self.wrong, self.other = _two_wrong(probes, rng, modulus)
         self.bench = Bench(self.model, probes.holding(self.wrong), chunk=COUNT)
         self.empty, _ = self._seen(Bench(self.model, probes, chunk=COUNT))
         self.another, _ = self._seen(Bench(self.model, probes.holding(self.other), chunk=COUNT))
         self.there, said = self._seen(self.bench)
         self.computed = float((said == probes.answers).mean())
-
-    def _values(
-        self, probes: Probes, rng: np.random.Generator, modulus: int
-    ) -> tuple[Int[ndarray, "probe"], Int[ndarray, "probe"]]:
-        """Return two values for each probe, neither of which is its answer."""
-        first = rng.integers(1, modulus, COUNT)
-        second = 1 + (first - 1 + rng.integers(1, max(2, modulus - 1), COUNT)) % (modulus - 1)
-        return (probes.answers + first) % modulus, (probes.answers + second) % modulus
 
     def _seen(self, bench: Bench) -> tuple[Seen, ndarray]:
         with capture(self.model, ["head_out", "pattern"]) as seen:

@@ -9,6 +9,7 @@ from latentloop.interpret.attribution import ATTENTION, COSINE
 from latentloop.interpret.drift import Drift
 from latentloop.interpret.embeddings import NewValues
 from latentloop.interpret.errors import Errors
+from latentloop.interpret.findings import MOST
 from latentloop.interpret.fourier import Site, Spectra
 from latentloop.interpret.iterations import BetweenIterations
 from latentloop.interpret.keeping import Keeping
@@ -29,6 +30,8 @@ LINK_NAMES = {
 """Of the links of ``sharpness``, in a legend."""
 DEAD = 1e-9
 """Most energy outside of the constant part, of an MLP that adds the same whatever the operands are."""
+SEEN = 0.05
+"""Least attention to be drawn."""
 DONE = 0.5
 """Least attention, at the smallest size, of a head that does what a link is for."""
 
@@ -283,11 +286,14 @@ def recompute_charts(result: Recomputation) -> Charts:
 
 def keeping_charts(result: Keeping) -> Charts:
     """What is kept without each head, and where heads look."""
-    panels = []
+    counts = [f"{count} operand{'s' * (count > 1)}" for count in result.operands]
+    shares = ("kept", result.kept), ("computed anew", result.computed)
+    outcome = [Line(name=name, y=share, color=COLORS[5 + place]) for place, (name, share) in enumerate(shares)]
+    panels = [Panel(kind="bars", title="wrong values", x=counts, lines=outcome, y_label="share", top=1.0)]
+    keeps = result.kept.mean() > MOST  # or else there is nothing to take away
     for layer, (without, itself) in enumerate(zip(result.without, result.itself, strict=True)):
         heads = list(range(without.shape[1]))
-        counts = [f"{count} operand{'s' * (count > 1)}" for count in result.operands]
-        panels += [
+        both = [
             Panel(
                 kind="bars",
                 title=f"layer {layer + 1}: kept without a head",
@@ -310,17 +316,19 @@ def keeping_charts(result: Keeping) -> Charts:
                 ],
             ),
         ]
+        panels += both[: 1 + (itself.max() >= SEEN)] if keeps else []
     kept = ", ".join(f"{share:.0%}" for share in result.kept)
     copied = ", ".join(f"{share:.0%}" for share in result.copied)
     some = any(result.heads)
     return {
         "keeping": Chart(
             panels=panels,
-            columns=2,
+            columns=2 if keeps else 1,
             height=2.3,
-            caption=f"Of wrong values at right-hand sides of equations with 1, 2 and 3 operands {kept} are kept. Left: share "
-            "kept where one head adds what it does when the right-hand side is empty. Right: attention of the right-hand side "
-            "to itself."
+            caption=f"Of wrong values at right-hand sides of equations with 1, 2 and 3 operands {kept} are kept."
+            + " Then: share kept where one head adds what it does when the right-hand side is empty; and attention of the "
+            "right-hand side to itself, where there is any."
+            * bool(keeps)
             + (f" Heads that are needed, given what they add where another value is: {copied} become that one." * some),
         )
     }
