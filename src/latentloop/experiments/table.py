@@ -126,6 +126,11 @@ def _chain(trajectory: str, *, fixed: bool) -> Point:
     )
 
 
+def _chain_with_few_names(trajectory: str) -> Point:
+    own = trajectory == preset("ladder-cot").method.trajectory  # pyrefly: ignore
+    return _varied("cot") if own else _varied("cot", trajectory, trajectory=trajectory)
+
+
 def _paper() -> Iterator[Point]:
     """Yield the authors' grid around their best models, and ours: encodings, layers, iterations, widths, formats."""
     best = (
@@ -180,7 +185,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         question="Which learning rate suits which method, by validation loss after a fifth of the time?",
         points=(
             *(_tuning(method, rate) for method in RUNGS for rate in (0.01, 0.02, 0.04)),
-            _tuning("continuous", 0.08),
+            *(_tuning(method, 0.08) for method in ("continuous", "stable")),  # the best of the others is the largest
         ),
     ),
     "ladder": Experiment(
@@ -246,7 +251,10 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "cot-formats": Experiment(
         question="What should a chain of thought write, and does it need problems of all sizes?",
-        points=tuple(_chain(trajectory, fixed=fixed) for trajectory in TRAJECTORIES for fixed in (False, True)),
+        points=(
+            *(_chain(trajectory, fixed=fixed) for trajectory in TRAJECTORIES for fixed in (False, True)),
+            *(_chain_with_few_names(trajectory) for trajectory in TRAJECTORIES),
+        ),
         figures=("structure", "bars-cot"),
     ),
     "correction": Experiment(
