@@ -303,6 +303,18 @@ def test_what_is_no_journal_is_refused_and_left_as_it_is(where, tmp_path, monkey
     assert not list(tmp_path.glob("*.lock"))
 
 
+@pytest.mark.parametrize("wrong", [b'{"op_code": 5, "work', b"\x00\xff\x00", b""])
+def test_a_journal_that_is_damaged_in_the_middle_says_where_and_what_to_do(wrong, tmp_path):
+    journal = tmp_path / "sweep.journal"
+    Board.open(str(journal), JOBS)
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*lines[:2], wrong + b"\n", *lines[3:]]))
+    before = journal.read_bytes()
+    with pytest.raises(UserError, match=r"sweep\.journal: its line 3 is damaged: name a new storage; stored results are"):
+        Board.open(str(journal), JOBS)
+    assert journal.read_bytes() == before
+
+
 def test_a_storage_without_the_study_names_itself(tmp_path, monkeypatch):
     def fail(**_):
         raise StorageInternalError("the server is gone\nand more")

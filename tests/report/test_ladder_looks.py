@@ -53,7 +53,7 @@ def test_an_axis_ends_where_the_data_do():
     small = documents(feedforward=0.001, recurrent=0.002)
     (axes,) = draw("bars-end-to-end", small).axes
     assert axes.get_xlim()[1] < 1
-    assert "(axis ends at 0.2)" in axes.get_xlabel()
+    assert "(axis ends at 0.5)" in axes.get_xlabel()  # where the interval of 0.2 % ends
     assert "0.10" in {text.get_text() for text in axes.texts}
     (axes,) = draw("bars-end-to-end", documents(feedforward=0.001, recurrent=0.9)).axes
     assert axes.get_xlim()[1] > 100
@@ -125,16 +125,16 @@ def test_halting_rules_look_unlike_any_method():
     assert not {marker for _, marker in looks} & {look.marker for look in methods}
 
 
-def test_one_seed_has_intervals_of_its_problems():
+def test_bands_are_intervals_of_problems():
     one = documents(corrected=0.0, corrected_4x=0.5)
     bands = _bands(draw("allowed", one).axes[0])
-    assert bands[0] == (0, 0)  # three equal seeds
-    assert bands[1] == pytest.approx((36.6, 61.9), abs=0.1)  # Wilson's: the low end of 31 in 64, the high end of 32
+    assert bands[0] == pytest.approx((0, 5.7), abs=0.1)  # Wilson's, of 0 in 64: three equal seeds
+    assert bands[1] == pytest.approx((36.6, 61.9), abs=0.1)  # the low end of 31 in 64, the high end of 32
     assert ladder_methods.ALLOWED_PROBLEMS == measure.ALLOWED_PROBLEMS
     assert f"{measure.ALLOWED_PROBLEMS} problems of each size" in caption("allowed")
     for name in ("halting", "iterations"):
         three, longer = (_bands(axes) for axes in draw(name, one).axes[:2])
-        assert three[0][1] == 0
+        assert 0 < three[0][1] < 2
         assert longer[0][0] < 49
         assert longer[0][1] > 51
 

@@ -8,6 +8,7 @@ that can be reached. Results are kept in the storage too, so that machines need 
 What fails with the storage is tried again for a while, and then a UserError of one line that names it.
 """
 
+import json
 import logging
 import os
 import random
@@ -76,8 +77,23 @@ def _check_journal(path: Path) -> None:
         raise ValueError("a journal is a regular file, and this is none")
     with path.open("rb") as file:
         start = file.read(len(RECORD))
-    if not RECORD.startswith(start):  # an empty file will do
-        raise ValueError("it is a file of another kind, which would be written to: name a new one")
+        if not RECORD.startswith(start):  # an empty file will do
+            raise ValueError("it is a file of another kind, which would be written to: name a new one")
+        file.seek(0)
+        for number, record in enumerate(file, 1):
+            if record.endswith(b"\n") and not _is_json(record):  # half a record at the end is cut off by JournalLock
+                raise ValueError(
+                    f"its line {number} is damaged: name a new storage; stored results are kept, and runs resume from "
+                    "their folders"
+                )
+
+
+def _is_json(record: bytes) -> bool:
+    try:
+        json.loads(record)
+    except ValueError:  # also of bytes that are no text
+        return False
+    return True
 
 
 class JournalLock(JournalFileOpenLock):

@@ -29,11 +29,9 @@ TRAINED_ON: dict[str, str] = {
     "paper": "Trained on up to 32 nodes, tested up to 128, as in the paper.",
 }
 """What a caption says about a scale."""
-LINES = (
-    "Lines are medians of the seeds; bands go from the lowest to the highest, or are 95 % Wilson intervals of one seed."
-)
-BANDS = "Medians of the seeds, and bands from the lowest to the highest, or 95 % Wilson intervals of one seed."
-BARS = "Whiskers go from the lowest to the highest seed, or are the 95 % Wilson interval of one seed."
+LINES = "Lines are medians of the seeds; bands cover the 95 % Wilson intervals of all seeds."
+BANDS = "Medians of the seeds; bands cover their 95 % Wilson intervals."
+BARS = "Whiskers cover the 95 % Wilson intervals of all seeds."
 BEST = (
     "Of a method's configurations the one with the lowest validation loss is drawn, as verdicts choose it; of corrected, of "
     "those with four layers, which its claims are about."

@@ -81,16 +81,15 @@ def best(groups: Groups, method: str) -> Scores | None:
 
 
 def spread(scores: Scores, sizes: Sequence[int], kind: str = "solved") -> tuple[float, float]:
-    """Return an average's interval: from the least to the largest seed; of one seed, the 95 % Wilson interval."""
-    if len(scores.results) > 1:
-        averages = scores.averages(sizes, kind)
-        return min(averages), max(averages)
-    return scores.interval(sizes, kind)
+    """Return an average's interval, from the lowest end to the highest of the 95 % Wilson intervals of its seeds."""
+    ends = [Scores(results=(result,)).interval(sizes, kind) for result in scores.results]
+    return min(low for low, _ in ends), max(high for _, high in ends)
 
 
 def spread_of(shares: Sequence[float], problems: int) -> tuple[float, float]:
     """Return the same of shares that are in no row, one for each seed."""
-    return (min(shares), max(shares)) if len(shares) > 1 else wilson(round(shares[0] * problems), problems)
+    ends = [wilson(round(share * problems), problems) for share in shares]
+    return min(low for low, _ in ends), max(high for _, high in ends)
 
 
 def axis_end(shares: Iterable[float]) -> float:
