@@ -106,14 +106,6 @@ def test_seeds_are_compared_with_their_own():
     assert "30.00 % against 40.00 %" in decide("recurrent-over-feedforward", results).so_far
 
 
-def test_a_methods_own_settings_stand_beside_its_best():
-    results = documents(
-        continuous=0.0, discrete={"solved": 0.9, "loss": 2.0}, discrete_rope={"solved": 0.1, "loss": 1.0}
-    )
-    assert "as the ladder sets it up: discrete 90.0 %" in decide("discrete-over-continuous", results).because
-    assert "as the ladder" not in decide("discrete-over-continuous", documents(continuous=0.0, discrete=0.9)).because
-
-
 def test_an_unknown_claim():
     with pytest.raises(UserError, match="did you mean 'stable-first'"):
         decide("stable-frist", {})
@@ -139,7 +131,7 @@ def test_end_to_end_fails(feedforward, recurrent, outcome):
         "end-to-end-fails", documents(feedforward={8: 1.0, 16: feedforward}, recurrent={8: 1.0, 16: recurrent})
     )
     assert found.outcome == outcome
-    assert f"recurrent {100 * recurrent:.1f} %" in found.because
+    assert f"recurrent {', '.join([f'{100 * recurrent:.1f}'] * 3)} %" in found.because
 
 
 def test_three_seeds_are_three():
@@ -147,7 +139,7 @@ def test_three_seeds_are_three():
     del results["recurrent-seed2"]
     found = decide("end-to-end-fails", results)
     assert (found.outcome, found.missing) == ("not measured yet", ("recurrent-seed2",))
-    assert found.so_far.startswith("solved at N = 16: feedforward 0.0 % (seeds 0.0 .. 0.0, ")
+    assert found.so_far.startswith("solved at N = 16: feedforward 0.0, 0.0, 0.0 % (0.0 .. 0.1), recurrent 0.0, 0.0 % (")
     assert decide("end-to-end-fails", documents(feedforward=0.0)).so_far == ""
 
 
@@ -322,7 +314,7 @@ def test_correction_compares_one_rate_of_corruption():
     worse = {"corrected_corruption1_layers2": {"solved": 0.8, "loss": 0.01}}  # a lower loss, of other corruption
     decided = decide("correction-needs-layers", _named(CORRECTION, **shares | {"discrete": 0.5} | worse))
     assert decided.outcome == "reproduced"
-    assert "corrected-corruption1-layers2 80.0 %" in decided.because
+    assert "corrected-corruption1-layers2-seed0" in decided.runs
 
 
 def _encoded(method, **shares):
@@ -460,12 +452,6 @@ def test_iterations_scale(halves, lost, outcome):
     assert decide("iterations-scale", _with_curves(results, halves)).outcome == outcome
 
 
-def test_iterations_are_shown_with_what_is_solved_and_with_the_longer_run():
-    because = decide("iterations-scale", documents(corrected=0.2, corrected_4x=1.0)).because
-    assert "in distribution: corrected 20.0 %" in because
-    assert "with four times the budget: corrected-4x 100.0 %" in because
-
-
 @pytest.mark.parametrize(
     ("stable", "other", "outcome"),
     [
@@ -490,10 +476,3 @@ def test_fixed_point_halting(discrete, corrected, outcome):
         corrected={"solved": 0.9, "solved_fixpoint": {8: 0.9, 12: corrected, 16: 0.9}},
     )
     assert decide("fixed-point-halting", results).outcome == outcome
-
-
-def test_halting_is_shown_with_what_is_solved():
-    because = decide("fixed-point-halting", documents(stable=1.0, discrete=0.9, corrected={8: 0.25, 20: 0.0})).because
-    assert "corrected +0.0" in because
-    assert "corrected 25.0 %" in because
-    assert "in and corrected 0.0 %" in because

@@ -57,6 +57,28 @@ def test_a_row_of_the_table_of_runs():
     )
 
 
+def test_what_was_compared_stands_under_its_claim_with_what_to_read_beside_it():
+    results = documents(
+        continuous=0.0,
+        discrete={"solved": 0.9, "loss": 2.0},
+        discrete_rope={"solved": {8: 1.0, 20: 0.1}, "loss": 1.0},
+        continuous_4x=0.5,
+    )
+    page = {name: PARTS[name](results, _all_drawn) for name in ("claims", "verdicts")}
+    about = page["claims"].split("### discrete-over-continuous")[1].split("###")[0]
+    assert [line.split(" | ")[:2] for line in about.splitlines() if line.startswith("| `")] == [
+        ["| `continuous`", "compared"],
+        ["| `discrete-rope`", "compared"],
+        ["| `continuous-4x`", "continuous: four times the budget"],
+        ["| `discrete`", "discrete: as the ladder sets it up"],
+    ]
+    assert "| `discrete-rope` | compared | 100.0 % (99.9 .. 100.0) | 10.0 % (" in about
+    assert "90.0, 90.0, 90.0 % (" in about
+    (row,) = [line for line in page["verdicts"].splitlines() if "(#discrete-over-continuous)" in line]
+    assert "| 0.0 .. 100.0 |" in row
+    assert "| - |" in next(line for line in page["verdicts"].splitlines() if "(#stable-first)" in line)
+
+
 def test_the_score_counts_verdicts_that_may_change():
     results = everything()
     assert "so far" not in PARTS["score"](results, _all_drawn)

@@ -49,7 +49,7 @@ class Verdict:
     missing: tuple[str, ...] = ()
     """Runs without which it cannot be decided."""
     runs: tuple[str, ...] = ()
-    """Runs that it was decided by."""
+    """Runs that it was decided by, or that show how it stands so far."""
     so_far: str = ""
     """Where it cannot be decided for want of seeds: what those that are there show."""
     waiting: tuple[str, ...] = ()
@@ -84,10 +84,17 @@ def decide(name: str, results: Mapping[str, Result]) -> Verdict:
     except MissingError as error:
         why = f"{error.why}: " if error.why else ""
         because = f"{why}{listed(error.runs)} {'is' if len(error.runs) == 1 else 'are'} missing"
-        so_far = ""
+        so_far, evidence = "", Evidence(results, experiment, any_seeds=True)
         with suppress(MissingError):
-            so_far = rule(Evidence(results, experiment, any_seeds=True)).because
-        return Verdict(claim=asked, outcome="not measured yet", because=because, missing=error.runs, so_far=so_far)
+            so_far = rule(evidence).because
+        return Verdict(
+            claim=asked,
+            outcome="not measured yet",
+            because=because,
+            missing=error.runs,
+            runs=tuple(sorted(evidence.used)) if so_far else (),
+            so_far=so_far,
+        )
     outcome: Outcome = "reproduced" if found.met else "not reproduced" if found.opposite else "differs"
     return Verdict(
         claim=asked,

@@ -78,18 +78,6 @@ class Evidence:
             raise MissingError([run for one in lacking for run in one.runs], "; ".join(one.why for one in lacking))
         return found
 
-    def longer(self, method: str) -> Scores | None:
-        """Return a method's run of four times the budget, where there is one: it is shown beside a verdict."""
-        return grouped(self.results).get(f"{method}-4x")
-
-    def own(self, method: str) -> Scores | None:
-        """Return the method's own point, which may not be its best: it is shown beside a verdict."""
-        return self.beside(method)
-
-    def beside(self, name: str) -> Scores | None:
-        """Return a point that is shown beside a verdict, where it is there."""
-        return grouped(self.results).get(name)
-
     def _missing(self, jobs: list[str]) -> list[str]:
         """Return which of a point's runs are wanted and not there."""
         missing = [job for job in jobs if job not in self.results]

@@ -27,34 +27,15 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def said(scores: Scores, sizes: Sequence[int]) -> str:
-    """Write an average, the median of the seeds, with its spread and the interval of all problems together."""
+    """Write a point's name with its average over some sizes."""
+    return f"{scores.name} {shares(scores, sizes)}"
+
+
+def shares(scores: Scores, sizes: Sequence[int]) -> str:
+    """Write an average over sizes: that of every seed, and the interval of all problems together."""
     low, high = scores.interval(sizes)
-    interval = f"{100 * low:.1f} .. {100 * high:.1f}"
-    seeds = scores.averages(sizes)
-    if len(seeds) > 1:
-        interval = f"seeds {100 * min(seeds):.1f} .. {100 * max(seeds):.1f}, interval {interval}"
-    return f"{scores.name} {percent(scores.average(sizes))} ({interval})"
-
-
-def _beside(evidence: Evidence, *shown: Scores) -> str:
-    """Write what a reader needs beside a comparison: whether its models have learned the task at all, with their method's
-    own settings, and with more time.
-    """
-    inside = f"; in distribution: {', '.join(said(scores, scores.inside) for scores in shown)}"
-    more = [_in_and_out(scores) for one in shown if (scores := evidence.longer(one.method))]
-    return (
-        inside + _own_settings(evidence, shown) + (f"; with four times the budget: {', '.join(more)}" if more else "")
-    )
-
-
-def _own_settings(evidence: Evidence, shown: Sequence[Scores]) -> str:
-    """Write the scores of methods' own points, where another configuration has a lower validation loss."""
-    points = [own for one in shown if (own := evidence.own(one.method)) and own.name != one.name]
-    return f"; as the ladder sets it up: {', '.join(map(_in_and_out, points))}" if points else ""
-
-
-def _in_and_out(scores: Scores) -> str:
-    return f"{said(scores, scores.inside)} in and {said(scores, scores.outside)} out of distribution"
+    seeds = ", ".join(f"{100 * share:.1f}" for share in scores.averages(sizes))
+    return f"{seeds} % ({100 * low:.1f} .. {100 * high:.1f})"
 
 
 def _above(one: Scores, other: Scores, sizes: Sequence[int]) -> bool:
@@ -71,7 +52,7 @@ def _end_to_end_fails(evidence: Evidence) -> Decision:
     return Decision(
         met=all(_high(scores, 16) < 0.5 for scores in both),
         opposite=any(_low(scores, 16) > 0.9 for scores in both),
-        because=f"solved at N = 16: {', '.join(said(scores, [16]) for scores in both)}{_beside(evidence, *both)}",
+        because=f"solved at N = 16: {', '.join(said(scores, [16]) for scores in both)}",
     )
 
 
@@ -130,7 +111,7 @@ def _continuous_over_cot(evidence: Evidence) -> Decision:
         met=_above(continuous, cot, cot.outside) and fall <= 0.5 + ROUNDING,
         opposite=_above(cot, continuous, cot.outside),
         because=f"average out of distribution: {said(continuous, cot.outside)}, {said(cot, cot.outside)}; "
-        f"largest fall from one size to the next: {100 * max(fall, 0):.1f} points{_beside(evidence, continuous, cot)}",
+        f"largest fall from one size to the next: {100 * max(fall, 0):.1f} points",
     )
 
 
@@ -140,8 +121,7 @@ def _discrete_over_continuous(evidence: Evidence) -> Decision:
     return Decision(
         met=_above(discrete, continuous, sizes),
         opposite=_above(continuous, discrete, sizes),
-        because=f"average out of distribution: {said(discrete, sizes)}, {said(continuous, sizes)}"
-        f"{_beside(evidence, discrete, continuous)}",
+        because=f"average out of distribution: {said(discrete, sizes)}, {said(continuous, sizes)}",
     )
 
 
@@ -153,15 +133,13 @@ def _corrected_near_perfect(evidence: Evidence) -> Decision:
         met=corrected.solved(worst) >= 0.95,
         opposite=_high(corrected, 64) < max(_low(discrete, 64), 0.5),
         because=f"the least is {percent(corrected.solved(worst))} at N = {worst}; "
-        f"at N = 64: {said(corrected, [64])}, {said(discrete, [64])}{_beside(evidence, corrected)}"
-        + (f"; with two layers: {_in_and_out(two)}" if (two := evidence.beside("corrected-layers2")) else ""),
+        f"at N = 64: {said(corrected, [64])}, {said(discrete, [64])}",
     )
 
 
 def _correction_needs_layers(evidence: Evidence) -> Decision:
     everything = {scores.name: scores for scores in evidence.points(*evidence.listed)}
     two, four, discrete = (everything[name] for name in ("corrected-layers2", "corrected", "discrete"))
-    others = [s for s in everything.values() if s not in (two, four, discrete)]
     sizes = discrete.outside
     return Decision(
         met=_overlap(two, discrete, sizes) and _above(four, two, sizes),
@@ -169,8 +147,7 @@ def _correction_needs_layers(evidence: Evidence) -> Decision:
         because=f"average out of distribution: two layers {said(two, sizes)}, {said(discrete, sizes)}; "
         f"four layers {said(four, sizes)}; steps in the same time: {_steps(two)} with two layers, {_steps(four)} with four; "
         f"wrong values corrected at N = {sizes[-1]}: {_corrected_values(two, sizes[-1])} with two layers, "
-        f"{_corrected_values(four, sizes[-1])} with four; besides: {', '.join(said(scores, sizes) for scores in others)}"
-        f"{_beside(evidence, four)}",
+        f"{_corrected_values(four, sizes[-1])} with four",
     )
 
 
@@ -323,7 +300,7 @@ def _iterations_scale(evidence: Evidence) -> Decision:
         met=grows and lost < 0.02 - ROUNDING,
         opposite=first is not None and last is not None and last <= first,
         because=f"iterations until half of the problems are solved by {scores.name}: {shown}; "
-        f"four times as many iterations lose at most {100 * max(lost, 0):.1f} points{_beside(evidence, scores)}",
+        f"four times as many iterations lose at most {100 * max(lost, 0):.1f} points",
     )
 
 
@@ -338,14 +315,13 @@ def _stable_first(evidence: Evidence) -> Decision:
         met=least >= 0.99 and not larger,
         opposite=larger,
         because=f"the least of all seeds and sizes is {percent(least)}; average over all sizes: {said(stable, sizes)}, "
-        f"the paper's method with the largest {said(second, sizes)}{_own_settings(evidence, [second])}",
+        f"the paper's method with the largest {said(second, sizes)}",
     )
 
 
 def _fixed_point_halting(evidence: Evidence) -> Decision:
     furthest, lower = {}, {}
-    three = evidence.points("discrete", "corrected", "stable")
-    for scores in three:
+    for scores in evidence.points("discrete", "corrected", "stable"):
         differences = [
             scores.solved(nodes, "solved_fixpoint") - scores.solved(nodes, f"solved_{rule}")
             for nodes in scores.sizes
@@ -354,12 +330,10 @@ def _fixed_point_halting(evidence: Evidence) -> Decision:
         furthest[scores.name] = max(differences, key=abs)
         lower[scores.name] = min(differences)
     shown = ", ".join(f"{name} {100 * difference:+.1f}" for name, difference in furthest.items())
-    more = [scores for one in three if (scores := evidence.longer(one.method))]
     return Decision(
         met=all(abs(difference) <= 0.01 + ROUNDING for difference in furthest.values()),
         opposite=sum(difference < -0.05 - ROUNDING for difference in lower.values()) >= 2,
-        because=f"largest difference of fixpoint to the other rules, in points: {shown}; "
-        f"average solved: {', '.join(map(_in_and_out, [*three, *more]))}",
+        because=f"largest difference of fixpoint to the other rules, in points: {shown}",
     )
 
 

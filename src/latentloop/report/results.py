@@ -6,7 +6,8 @@ from typing import get_args
 
 from latentloop.experiments.claims import Outcome, Verdict, decide_all, listed
 from latentloop.experiments.jobs import MINUTES, TIMED, Scale
-from latentloop.experiments.scores import grouped
+from latentloop.experiments.rules import shares
+from latentloop.experiments.scores import Scores, grouped
 from latentloop.experiments.store import Result
 from latentloop.experiments.table import EXPERIMENTS, POINTS
 from latentloop.report.ladder import FIGURES, caption, names_at, paths
@@ -34,6 +35,8 @@ CLAIM_FIGURES: dict[str, tuple[str, ...]] = {
     "fixed-point-halting": ("halting",),
 }
 """Where each claim can be seen."""
+BESIDE = {"": "as the ladder sets it up", "-layers2": "two layers", "-4x": "four times the budget"}
+"""Configurations of a method that are shown beside those compared, by the end of their name."""
 
 
 def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -46,16 +49,55 @@ Drawn = Callable[[str], str | None]
 
 
 def verdicts(results: Mapping[str, Result], drawn: Drawn) -> str:
-    """Write all claims with their verdicts."""
+    """Write all claims with their verdicts, and what the models that were compared solve of what they were trained on."""
     lines = [
         [
             f"[{verdict.claim.sentence}](#{verdict.claim.name})",
             f"**{verdict.outcome}**{', so far' if verdict.waiting else ''}",
+            _learned(_compared(verdict, results)),
             verdict.claim.where,
         ]
         for verdict in decide_all(results)
     ]
-    return table(["claim", "verdict", "where"], lines)
+    return table(["claim", "verdict", "solved in distribution, %", "where"], lines)
+
+
+def _compared(verdict: Verdict, results: Mapping[str, Result]) -> list[Scores]:
+    """Return what a claim is decided by, each configuration with the seeds that its rule reads."""
+    return list(grouped({name: result for name, result in results.items() if name in verdict.runs}).values())
+
+
+def _learned(compared: Sequence[Scores]) -> str:
+    """Write the least and the largest average in distribution: where all are small, nothing has learned the task."""
+    averages = [100 * scores.average(scores.inside) for scores in compared]
+    ends = list(dict.fromkeys(f"{end:.1f}" for end in (min(averages), max(averages)))) if averages else ["-"]
+    return " .. ".join(ends)
+
+
+def _beside(compared: Sequence[Scores], results: Mapping[str, Result]) -> dict[str, Scores]:
+    """Return what a reader wants to see beside the models of a claim, by what it is: methods as the ladder sets them up, and
+    with more time or fewer layers.
+    """
+    shown: dict[str, Scores] = {}
+    known, names = grouped(results), {scores.name for scores in compared}
+    for method in dict.fromkeys(scores.method for scores in compared):
+        for suffix, words in BESIDE.items():
+            name = f"{method}{suffix}"
+            if name in known and name not in names:
+                shown[f"{method}: {words}"] = known[name]
+    return shown
+
+
+def _scores_of(verdict: Verdict, results: Mapping[str, Result]) -> str:
+    """Write what the models of a claim solve, in and out of distribution."""
+    compared = _compared(verdict, results)
+    if not compared:
+        return ""
+    lines = [
+        [f"`{scores.name}`", words, shares(scores, scores.inside), shares(scores, scores.outside)]
+        for words, scores in [*(("compared", one) for one in compared), *_beside(compared, results).items()]
+    ]
+    return "\n\n" + table(["configuration", "", "solved in distribution", "out of distribution"], lines)
 
 
 def score(results: Mapping[str, Result], drawn: Drawn) -> str:
@@ -82,7 +124,7 @@ def _counted(verdicts: Sequence[Verdict]) -> str:
 
 
 def claims(results: Mapping[str, Result], drawn: Drawn) -> str:
-    """Write each claim: sentence, verdict, why, rule, command, figures."""
+    """Write each claim: sentence, verdict, why, rule, command, figures, and what was compared."""
     parts = []
     for verdict in decide_all(results):
         claim = verdict.claim
@@ -96,7 +138,7 @@ def claims(results: Mapping[str, Result], drawn: Drawn) -> str:
             f"- **{verdict.outcome}**, because {verdict.because}.\n{so_far}"
             f"- Reproduced if {claim.reproduced}.\n"
             f'- Not reproduced if {claim.not_reproduced}. Otherwise the verdict is "differs".\n'
-            f"- `{claim.command}`{f'; figures: {shown}' if shown else ''}"
+            f"- `{claim.command}`{f'; figures: {shown}' if shown else ''}{_scores_of(verdict, results)}"
         )
     return "\n\n".join(parts)
 
