@@ -13,7 +13,7 @@ import sys
 import time
 from itertools import accumulate
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
 import numpy as np
 import torch
@@ -32,7 +32,10 @@ from latentloop.tokens.trajectory import encode_trajectories
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "decoding.json"
 SIZES = (8, 16, 24, 32, 48, 64)
-ROUNDS = 5
+PROBLEMS = 25
+"""How many of each size are timed."""
+WEIGHED = 5
+"""How many of them are weighed: problems of one size differ little in memory."""
 
 
 def answer(trained: LatentLoop, problem: Problems) -> None:
@@ -77,17 +80,20 @@ def main() -> None:
         answer(one, published_problems(one.run.task, 6, 1))  # what is done only once
     rows = []
     for nodes in SIZES:
-        problems = published_problems(latent.run.task, nodes, ROUNDS)
+        problems = published_problems(latent.run.task, nodes, PROBLEMS)
         pairs = [
-            (seconds(latent, problems[row : row + 1]), seconds(chain, problems[row : row + 1])) for row in range(ROUNDS)
+            (seconds(latent, problems[row : row + 1]), seconds(chain, problems[row : row + 1]))
+            for row in range(PROBLEMS)
         ]
-        peaks = [median(memory(one, problems[row : row + 1]) for row in range(ROUNDS)) for one in (latent, chain)]
+        low, middle, high = quantiles([b / a for a, b in pairs])
+        peaks = [median(memory(one, problems[row : row + 1]) for row in range(WEIGHED)) for one in (latent, chain)]
         rows.append(
             {
                 "nodes": nodes,
                 "latent_seconds": median(a for a, _ in pairs),
                 "chain_seconds": median(b for _, b in pairs),
-                "ratio": median(b / a for a, b in pairs),
+                "ratio": middle,
+                "ratio_quartiles": [low, high],
                 "latent_bytes": peaks[0],
                 "chain_bytes": peaks[1],
                 "bytes_ratio": peaks[1] / peaks[0],
@@ -95,7 +101,7 @@ def main() -> None:
         )
         print(json.dumps(rows[-1]), flush=True)
     models = [model.describe() | {"config": None} for model in (latent, chain)]
-    write_json(RESULTS, {"rows": rows, "models": models, "threads": 1, "provenance": provenance()})
+    write_json(RESULTS, {"rows": rows, "problems": PROBLEMS, "models": models, "threads": 1, "provenance": provenance()})
 
 
 if __name__ == "__main__":

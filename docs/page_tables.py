@@ -224,7 +224,8 @@ def decoding_table(found: Mapping[str, Any]) -> str:
     lines = [
         [
             str(row["nodes"]),
-            f"{1000 * row['latent_seconds']:.0f}", f"{1000 * row['chain_seconds']:.0f}", f"{row['ratio']:.1f}",
+            f"{1000 * row['latent_seconds']:.0f}", f"{1000 * row['chain_seconds']:.0f}",
+            f"{row['ratio']:.1f} ({' .. '.join(f'{end:.1f}' for end in row['ratio_quartiles'])})",
             f"{row['latent_bytes'] / 1e6:.1f}", f"{row['chain_bytes'] / 1e6:.1f}", f"{row['bytes_ratio']:.2f}",
         ]
         for row in found["decoding"]["rows"]

@@ -105,9 +105,9 @@ def test_the_page_says_what_all_runs_cost():
 
 def test_ratios_of_decoding_say_of_what(monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs")
-    row = {"nodes": 8, "latent_seconds": 0.01, "chain_seconds": 0.05, "ratio": 5.1}
+    row = {"nodes": 8, "latent_seconds": 0.01, "chain_seconds": 0.05, "ratio": 5.1, "ratio_quartiles": [4.9, 5.25]}
     row |= {"latent_bytes": 6e5, "chain_bytes": 5e5, "bytes_ratio": 0.84}
     heads, _, line = importlib.import_module("page_tables").decoding_table({"decoding": {"rows": [row]}}).splitlines()
     by_head = dict(zip(heads.split(" | "), line.split(" | "), strict=True))
-    assert by_head["time, chain / latent"] == "5.1"
+    assert by_head["time, chain / latent"] == "5.1 (4.9 .. 5.2)"
     assert by_head["memory, chain / latent |"] == "0.84 |"
