@@ -101,7 +101,9 @@ def main() -> None:
         )
         print(json.dumps(rows[-1]), flush=True)
     models = [model.describe() | {"config": None} for model in (latent, chain)]
-    write_json(RESULTS, {"rows": rows, "problems": PROBLEMS, "models": models, "threads": 1, "provenance": provenance()})
+    write_json(
+        RESULTS, {"rows": rows, "problems": PROBLEMS, "models": models, "threads": 1, "provenance": provenance()}
+    )
 
 
 if __name__ == "__main__":

@@ -31,14 +31,15 @@ def _program() -> str:
 def machine() -> dict[str, Any]:
     """Describe the machine in a few words that matter for timings."""
     return {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
     }
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the name of the CPU."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():

@@ -310,7 +310,9 @@ def test_a_journal_that_is_damaged_in_the_middle_says_where_and_what_to_do(wrong
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([*lines[:2], wrong + b"\n", *lines[3:]]))
     before = journal.read_bytes()
-    with pytest.raises(UserError, match=r"sweep\.journal: its line 3 is damaged: name a new storage; stored results are"):
+    with pytest.raises(
+        UserError, match=r"sweep\.journal: its line 3 is damaged: name a new storage; stored results are"
+    ):
         Board.open(str(journal), JOBS)
     assert journal.read_bytes() == before
 

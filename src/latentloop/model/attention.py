@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from latentloop.config import ModelConfig
 from latentloop.model.positions import Positions
+from latentloop.model.products import Linear, linear
 from latentloop.model.tap import Tap
 
 # Sharp attention leaves weights of 1e-40, with which products take several times as long.
@@ -64,8 +65,8 @@ class Attention(nn.Module):
     def __init__(self, config: ModelConfig, layer: int, tap: Tap) -> None:
         super().__init__()
         self.heads = config.heads_of(layer)
-        self.project = nn.Linear(config.width, 3 * config.width)
-        self.out = nn.Linear(config.width, config.width)
+        self.project = Linear(config.width, 3 * config.width)
+        self.out = Linear(config.width, config.width)
         self.layer, self.tap = layer, tap
         self.dropout = config.dropout if config.dropout_at == "authors" else 0.0
         # A tensor, so that compiled code need not be compiled again while it grows; None where there is none.
@@ -135,8 +136,8 @@ class Attention(nn.Module):
         x = x if index is None else F.embedding(index, x)
         width = x.shape[-1]
         weight, bias = self.project.weight, self.project.bias
-        queries = F.linear(take(x, chosen), weight[:width], bias[:width]).unflatten(-1, (self.heads, -1))
-        both = F.linear(x, weight[width:], bias[width:]).unflatten(-1, (2, self.heads, -1))
+        queries = linear(take(x, chosen), weight[:width], bias[:width]).unflatten(-1, (self.heads, -1))
+        both = linear(x, weight[width:], bias[width:]).unflatten(-1, (2, self.heads, -1))
         keys, values = both.permute(2, 0, 3, 1, 4)
         return queries.transpose(1, 2), keys, values
 

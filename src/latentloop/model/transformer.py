@@ -13,6 +13,7 @@ from latentloop.methods import MethodConfig
 from latentloop.model.attention import Attention, Cache, Mix, take
 from latentloop.model.lookups import LEAST_LENGTH, Lookups
 from latentloop.model.positions import POSITIONS, Positions
+from latentloop.model.products import Linear
 from latentloop.model.tap import Tap, Taps
 from latentloop.tokens.state import Layout, State
 from latentloop.tokens.vocabulary import FACTORS, Vocabulary
@@ -25,8 +26,8 @@ class MLP(nn.Module):
         super().__init__()
         hidden = config.mlp_ratio * config.width
         self.norm = nn.LayerNorm(config.width)
-        self.into = nn.Linear(config.width, hidden)
-        self.out = nn.Linear(hidden, config.width)
+        self.into = Linear(config.width, hidden)
+        self.out = Linear(hidden, config.width)
         self.tap = tap
         self.suffix = f".{number}" if number else ""
 
@@ -110,7 +111,7 @@ class Transformer(nn.Module):
         sizes = {"token": len(vocabulary)} if flat else {factor: vocabulary.size(factor) for factor in FACTORS}
         self.embeddings = nn.ModuleDict({name: nn.Embedding(size, config.width) for name, size in sizes.items()})
         read = {"value": sizes["value"]} if method.pin_static else sizes
-        self.readouts = nn.ModuleDict({name: nn.Linear(config.width, size) for name, size in read.items()})
+        self.readouts = nn.ModuleDict({name: Linear(config.width, size) for name, size in read.items()})
         self.positions = POSITIONS[config.positions.name](config)
         self.dropout = nn.Dropout(config.dropout if config.dropout_at == "authors" else 0.0)
         self.layers = nn.ModuleList(Layer(config, number, self.taps) for number in range(config.layers))
@@ -118,7 +119,7 @@ class Transformer(nn.Module):
         self.apply(lambda module: _initialize(module, config.embedding_std))
         self.auxiliary = nn.ModuleDict(
             {
-                name: nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, sizes["value"]))
+                name: nn.Sequential(nn.LayerNorm(config.width), Linear(config.width, sizes["value"]))
                 for name in method.auxiliary
             }
         )

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from latentloop.config import TrainConfig
+from latentloop.model.products import times_transposed
 from latentloop.model.transformer import Transformer
 
 
@@ -63,8 +64,9 @@ def orthogonalized(
     x = matrices.mT if tall else matrices
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-12)
     for _ in range(rounds):
-        square = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+        square = times_transposed(x, x)
+        both = square.mul(b).add_(times_transposed(square, square), alpha=c)
+        x = times_transposed(both, x.mT).add_(x, alpha=a)
     x = x.mT if tall else x
     return x * max(1.0, x.shape[1] / x.shape[2]) ** 0.5
 
