@@ -63,9 +63,16 @@ MORE_SUMS: dict[str, Any] = FEW_NAMES | {
 }
 """The long plain run's weights, and sums of three for half of all equations, where there are more leaves than operands."""
 STARTED = ("recurrent", "cot")
-"""Methods that few names first give a lower validation loss: their encodings, depths and longer runs begin so too."""
-LONGER = ("feedforward", "recurrent", "cot", "continuous", "corrected")
-"""Methods that do not learn the task in one unit of the budget, and get four."""
+"""Methods that few names first give a lower validation loss: their encodings and depths begin so too."""
+LONGER: dict[str, tuple[str, dict[str, Any]]] = {
+    "feedforward": ("feedforward", {}),
+    "recurrent": ("recurrent-T2L2-few-names", {"iterations": 2} | FEW_NAMES),
+    "cot": ("cot-few-names", FEW_NAMES),
+    "continuous": ("continuous-few-names", {"curriculum": FEW_NAMES["curriculum"]}),
+    "corrected": ("corrected", {}),
+}
+"""Methods that do not learn the task in one unit of the budget, and get four: like which point, and how it is set up.
+It is the one that had the lowest validation loss when the longer run was begun."""
 RUNGS = ("feedforward", "recurrent", "cot", "continuous", "discrete", "corrected", "stable")
 CORRUPTIONS = (0.05, 0.25, 1.0)
 GRID = tuple((encoding, layers) for encoding in ("abpe", "rope", "nope", "deberta") for layers in (2, 4, 8))
@@ -92,10 +99,9 @@ def _varied(method: str, suffix: str = "", **overrides: Any) -> Point:
 
 
 def _longer(method: str) -> Point:
-    """Return a method's point with four times the budget, and the curriculum that starts it."""
-    if method not in STARTED:
-        return _ladder(method, "4x", budget=4.0, like=method)
-    return _ladder(method, "4x", budget=4.0, like=f"{method}-few-names", **FEW_NAMES)
+    """Return a method's point with four times the budget."""
+    like, overrides = LONGER[method]
+    return _ladder(method, "4x", budget=4.0, like=like, **overrides)
 
 
 def _encoding(method: str, encoding: str) -> Point:

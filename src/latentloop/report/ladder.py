@@ -91,8 +91,8 @@ FIGURES: dict[str, LadderFigure] = {
     "methods": LadderFigure(
         title="Accuracy by method and size",
         caption="Problems fully solved by number of nodes, a panel for each method, with the steps that a pilot gave it in 20 "
-        f"minutes of one core; hollow markers have four times as many. {LINES} {BEST} A dotted line is the ladder's own "
-        "preset, where another one is chosen.",
+        "minutes of one core; hollow markers have four times as many, in the configuration that was best when that run "
+        f"was begun. {LINES} {BEST} A dotted line is the ladder's own preset, where another one is chosen.",
         repeats="4", experiments=("ladder",), also=CONFIGURATIONS, leaves_out=READOUTS, draw=comparisons.methods,
     ),
     "iterations": LadderFigure(
