@@ -65,7 +65,7 @@ MORE_SUMS: dict[str, Any] = FEW_NAMES | {
 STARTED = ("recurrent", "cot")
 """Methods that few names first give a lower validation loss: their encodings and depths begin so too."""
 LONGER: dict[str, tuple[str, dict[str, Any]]] = {
-    "feedforward": ("feedforward", {}),
+    "feedforward": ("feedforward-L2", {"layers": 2}),
     "recurrent": ("recurrent-T2L2-few-names", {"iterations": 2} | FEW_NAMES),
     "cot": ("cot-few-names", FEW_NAMES),
     "continuous": ("continuous-few-names", {"curriculum": FEW_NAMES["curriculum"]}),
