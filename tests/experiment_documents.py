@@ -1,6 +1,6 @@
 """Made-up results of experiments, in the form of real ones: for tests of what is read off them, and for nothing else."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
 from latentloop.evaluate.metrics import wilson
@@ -107,6 +107,11 @@ def documents(**points: Solved | dict) -> dict[str, Result]:
             arguments = given if isinstance(given, dict) and "solved" in given else {"solved": given}
             found[job.name] = document(job, **arguments)
     return found
+
+
+def named(names: Iterable[str], **given: Solved) -> dict[str, Result]:
+    """Make results of many points: those given with their shares, the others with nothing solved; - is written _."""
+    return documents(**{name: given.get(name.replace("-", "_"), 0.0) for name in names})
 
 
 def encoded(method: str, encoding: str) -> str:
