@@ -223,6 +223,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 or method in ("recurrent", "discrete")  # one look-up a block: no chain, no copied equation
             ),
             *(_encoding(method, LATENT_ENCODING) for method in ("continuous", "corrected")),
+            _encoding("corrected", "deberta"),  # the paper's own best model
         ),
         figures=(
             "lines-by-encoding",
