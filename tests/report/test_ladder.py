@@ -62,6 +62,10 @@ def _check_letters(figure):
         assert box.y0 >= -1, words
         assert box.x1 <= width + 1, words
         assert box.y1 <= height + 1, words
+    for legend in [*figure.legends, *(axes.get_legend() for axes in figure.axes if axes.get_legend())]:
+        box = legend.get_window_extent(canvas.get_renderer())
+        assert box.x0 >= -1
+        assert box.x1 <= width + 1
     for (one, first), (other, second) in combinations(boxes, 2):
         across = min(first.x1, second.x1) - max(first.x0, second.x0)
         up = min(first.y1, second.y1) - max(first.y0, second.y0)

@@ -78,6 +78,15 @@ class Evidence:
             raise MissingError([run for one in lacking for run in one.runs], "; ".join(one.why for one in lacking))
         return found
 
+    def at_equal_compute(self, *methods: str) -> list[Scores]:
+        """Return all that is stored of some methods with the usual budget, at a laptop's scale."""
+        alike = {"scale": "laptop", "budget": 1}
+        return [
+            scores
+            for scores in grouped(self.results).values()
+            if scores.method in methods and all(scores.labels[name] == value for name, value in alike.items())
+        ]
+
     def _missing(self, jobs: list[str]) -> list[str]:
         """Return which of a point's runs are wanted and not there."""
         missing = [job for job in jobs if job not in self.results]

@@ -15,6 +15,7 @@ from latentloop.experiments.table import EXPERIMENTS
 from latentloop.presets import preset
 from latentloop.report.ladder_parts import (
     SOLVED,
+    WHOLE,
     Groups,
     axis_end,
     bars,
@@ -164,7 +165,8 @@ def best_per_encoding(groups: Groups) -> Figure:
             axes.bar(x, 100 * share, width=0.8, color=color)
             axes.plot([x, x], [100 * low, 100 * high], color="#444444", linewidth=0.8)
             axes.text(x, 100 * max(high, share) + end / 70, percentage(share, end), ha="center", fontsize=SMALLEST)
-        axes.set_title({"discrete": "latent (discrete)"}.get(method, METHOD_LOOKS[method].label))
+        title = {"discrete": "latent (discrete)"}.get(method, METHOD_LOOKS[method].label)
+        axes.set_title(title if end == WHOLE else f"{title}\n(axis ends at {end:g})")
         axes.set_xticks([])
         axes.set_xlim(-0.6, len(encodings) - 0.4)
         percent_axis(axes, end)
@@ -257,19 +259,29 @@ def entropy(groups: Groups) -> Figure:
     """Draw the entropy of attention by size, by method and by encoding."""
     by_method = some({m: s for m in METHOD_LOOKS if (s := best(groups, m)) and s.results[0]["entropy"]})
     by_encoding = _by_encoding(groups, "feedforward")
-    panels: list[tuple[str, dict[str, Scores], dict[str, Look]]] = [("by method", by_method, METHOD_LOOKS)]
+    panels = [("by method", [(s, METHOD_LOOKS[m], f"{METHOD_LOOKS[m].label}, {_of(s)}") for m, s in by_method.items()])]
     if by_encoding:
-        panels.append(("feedforward, by encoding", by_encoding, ENCODING_LOOKS))
-    figure, everywhere = page_figure(2.6, 1, len(panels), sharey=True)
-    for axes, (title, found, looks) in zip(everywhere, panels, strict=True):
-        for name, scores in found.items():
-            _entropy_line(axes, scores, looks[name])
+        looks = [(scores, ENCODING_LOOKS[name], ENCODING_LOOKS[name].label) for name, scores in by_encoding.items()]
+        layers = next(iter(by_encoding.values())).labels["layers"]
+        panels.append((f"feedforward, {layers} layers, by encoding", looks))
+    figure, everywhere = page_figure(3.0, 1, len(panels), sharey=True)
+    for axes, (title, found) in zip(everywhere, panels, strict=True):
+        for scores, look, _ in found:
+            _entropy_line(axes, scores, look)
         axes.set_title(title)
-        size_axes(axes, found.values(), percent=False)
-        axes.legend(handles=[entry(looks[name]) for name in found], loc="lower right", ncols=2)
+        size_axes(axes, [scores for scores, *_ in found], percent=False)
+        axes.legend(
+            handles=[entry(look, label=words) for _, look, words in found],
+            loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2,
+        )  # fmt: skip
     everywhere[0].set_ylabel("entropy of attention, nats")
     everywhere[0].set_ylim(bottom=0)
     return figure
+
+
+def _of(scores: Scores) -> str:
+    """Return a model's encoding and layers, in short."""
+    return f"{ENCODING_LOOKS[scores.labels['encoding']].label.removesuffix(' (ours)')} L{scores.labels['layers']}"
 
 
 def _entropy_line(axes: Axes, scores: Scores, look: Look) -> None:
@@ -376,5 +388,7 @@ def _aids_left(scores: Scores) -> str:
         return "with all training aids"
     if is_plain(scores):
         return "plain: with none"
-    away = taken_away(scores) or ["look-up head\nand window"]
+    away = taken_away(scores)
+    if not away:
+        return f"{ENCODING_LOOKS[scores.labels['encoding']].label} in place of\nlook-up head and window"
     return "no " + ",\nno ".join(away) + (",\nfew names first" if few_names(scores) else "")

@@ -114,9 +114,9 @@ def methods(groups: Groups) -> Figure:
         by_size(axes, scores, look)
         for more in (one for one in longer if one.method == method):
             by_size(axes, more, look, **LONGER)
-        axes.set_title(
-            "\n".join([look.label, scores.labels["model"], *(["few names first"] if few_names(scores) else [])])
-        )
+        seeds = f"{len(scores.results)} seed{'s' if len(scores.results) > 1 else ''}"
+        about = f"few names first, {seeds}" if few_names(scores) else seeds
+        axes.set_title(f"{look.label}\n{scores.labels['model']}\n{about}")
         size_axes(axes, [*chosen.values(), *longer], label=False)
     for axes in panels[len(chosen) :]:
         axes.set_axis_off()
@@ -206,7 +206,7 @@ def compute(groups: Groups) -> Figure:
     handles = [*method_entries(groups, chosen), *_preset_entry(presets), *_longer_entry(longer)]
     for handle in handles:
         handle.set_linestyle("none")
-    legend_above(figure, handles, 4)
+    legend_above(figure, handles, 3)
     return figure
 
 
@@ -214,7 +214,9 @@ def allowed(groups: Groups) -> Figure:
     """Draw the share solved when a model is allowed 1, 2, 4 and 16 times the iterations it needs."""
     usual = some({method: scores for method, scores in best_of_each(groups).items() if scores.results[0]["allowed"]})
     longer = [scores for scores in with_longer(groups, usual) if scores.results[0]["allowed"]]
+    presets = _presets(groups, usual)
     chosen = [*((scores, {}) for scores in usual.values()), *((scores, LONGER) for scores in longer)]
+    chosen += [(scores, PRESET) for scores in presets.values()]
     chosen.sort(key=lambda pair: list(METHOD_LOOKS).index(pair[0].method))
     sizes = sorted({int(nodes) for scores, _ in chosen for nodes in scores.results[0]["allowed"]})
     figure, panels = page_figure(2.5, 1, len(sizes), sharey=True)
@@ -227,13 +229,14 @@ def allowed(groups: Groups) -> Figure:
             look = METHOD_LOOKS[scores.method]
             beside = [number + apart * (place - (len(chosen) - 1) / 2) for number in range(len(times))]
             line(axes, beside, [median(values) for values in found], look, **settings)
-            band(axes, beside, [spread_of(values, ALLOWED_PROBLEMS) for values in found], look.color)
+            if settings is not PRESET:
+                band(axes, beside, [spread_of(values, ALLOWED_PROBLEMS) for values in found], look.color)
             axes.set_xticks(range(len(times)), times)
         axes.set_title(f"N = {nodes}")
         percent_axis(axes)
     panels[len(panels) // 2].set_xlabel("iterations allowed, as multiples of those needed")
     panels[0].set_ylabel(SOLVED)
-    handles = [*method_entries(groups, usual), *_longer_entry(longer)]
+    handles = [*method_entries(groups, usual), *_preset_entry(presets), *_longer_entry(longer)]
     legend_above(figure, handles, -(-len(handles) // 2))
     return figure
 
@@ -355,7 +358,7 @@ def learning(groups: Groups) -> Figure:
                 shown.add(variant)
                 kind = "right_number" if method == "cot" else "right_three"
                 _curve(axes, scores, kind, color=METHOD_LOOKS[method].color, **VARIANTS[variant])
-        axes.set_title(METHOD_LOOKS[method].label)
+        axes.set_title(METHOD_LOOKS[method].label + (" (all numbers)" if method == "cot" else ""))
         axes.set_xlim(left=0)
         percent_axis(axes)
     for axes in panels[len(present) :]:

@@ -11,7 +11,9 @@ from latentloop.experiments.scores import Scores, grouped
 from latentloop.experiments.store import Result
 from latentloop.experiments.table import EXPERIMENTS, POINTS
 from latentloop.report.ladder import FIGURES, caption, names_at, paths
-from latentloop.report.ladder_parts import described
+from latentloop.report.ladder_methods import best_of_each, with_longer
+from latentloop.report.ladder_parts import described, few_names, own
+from latentloop.report.palette import ENCODING_LOOKS, METHOD_LOOKS
 
 PAGE_SCALES: tuple[Scale, ...] = ("laptop", "further")
 """Scales whose runs and figures are on the page, the one that decides claims first."""
@@ -35,8 +37,17 @@ CLAIM_FIGURES: dict[str, tuple[str, ...]] = {
     "fixed-point-halting": ("halting",),
 }
 """Where each claim can be seen."""
-BESIDE = {"": "as the ladder sets it up", "-layers2": "two layers", "-4x": "four times the budget"}
+BESIDE = {
+    "": "as the ladder sets it up",
+    "-deberta": "DeBERTa's encoding",
+    "-layers2": "two layers",
+    "-4x": "four times the budget",
+}
 """Configurations of a method that are shown beside those compared, by the end of their name."""
+
+
+UNLEARNED = 0.2
+"""Where nothing that was compared solves more than this in distribution, a verdict says little about the paper."""
 
 
 def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -69,9 +80,14 @@ def _compared(verdict: Verdict, results: Mapping[str, Result]) -> list[Scores]:
 
 def _learned(compared: Sequence[Scores]) -> str:
     """Write the least and the largest average in distribution: where all are small, nothing has learned the task."""
-    averages = [100 * scores.average(scores.inside) for scores in compared]
-    ends = list(dict.fromkeys(f"{end:.1f}" for end in (min(averages), max(averages)))) if averages else ["-"]
+    averages = _inside(compared)
+    ends = dict.fromkeys(f"{100 * end:.1f}" for end in (min(averages), max(averages))) if averages else ["-"]
     return " .. ".join(ends)
+
+
+def _inside(compared: Sequence[Scores]) -> list[float]:
+    """Return the averages in distribution."""
+    return [scores.average(scores.inside) for scores in compared]
 
 
 def _beside(compared: Sequence[Scores], results: Mapping[str, Result]) -> dict[str, Scores]:
@@ -97,15 +113,28 @@ def _scores_of(verdict: Verdict, results: Mapping[str, Result]) -> str:
         [f"`{scores.name}`", words, shares(scores, scores.inside), shares(scores, scores.outside)]
         for words, scores in [*(("compared", one) for one in compared), *_beside(compared, results).items()]
     ]
-    return "\n\n" + table(["configuration", "", "solved in distribution", "out of distribution"], lines)
+    heads = [
+        "configuration",
+        "",
+        "solved in distribution, by seed (95 % interval over problems)",
+        "out of distribution",
+    ]
+    return "\n\n" + table(heads, lines)
 
 
 def score(results: Mapping[str, Result], drawn: Drawn) -> str:
-    """Say in a line how the claims stand: the paper's, and ours, and how many verdicts may still change."""
+    """Say how the claims stand: the paper's, and ours, how many say little, and how many verdicts may still change."""
     decided = decide_all(results)
     ours = [verdict for verdict in decided if verdict.claim.sentence.startswith("Ours:")]
     papers = [verdict for verdict in decided if verdict not in ours]
     said = f"Of the paper's {len(papers)} claims: {_counted(papers)}. Of {len(ours)} of our own: {_counted(ours)}."
+    averages = [_inside(_compared(verdict, results)) for verdict in papers]
+    little = sum(bool(found) and max(found) < UNLEARNED for found in averages)
+    if little:
+        said += (
+            f" For {little} of the {len(papers)}, nothing that is compared solves even {100 * UNLEARNED:.0f} % of the problems "
+            "of sizes trained on, at this budget: such verdicts say little about the paper."
+        )
     if any(verdict.waiting for verdict in decided):
         said += ' A verdict "so far" may change: runs of other configurations are not measured yet.'
     return said
@@ -117,10 +146,50 @@ def _counted(verdicts: Sequence[Verdict]) -> str:
     for outcome in get_args(Outcome):
         found = [verdict for verdict in verdicts if verdict.outcome == outcome]
         so_far = sum(bool(verdict.waiting) for verdict in found)
-        words = "different" if outcome == "differs" else outcome
+        words = "that differ" if outcome == "differs" else outcome
         if found:
             parts.append(f"{len(found)} {words}" + (f" ({so_far} so far)" if so_far else ""))
     return ", ".join(parts)
+
+
+def ladder(results: Mapping[str, Result], drawn: Drawn) -> str:
+    """Write a row for each method: what it solves as chosen by validation loss, as the ladder sets it up, with more time."""
+    groups = grouped(FIGURES["methods"].select(results, "laptop"))
+    chosen = best_of_each(groups)
+    longer = {scores.method: scores for scores in with_longer(groups, chosen)}
+    lines = []
+    for method, scores in chosen.items():
+        first, more = own(groups, method), longer.get(method)
+        lines.append(
+            [
+                f"**{METHOD_LOOKS[method].label}**",
+                _in_words(scores),
+                *(_by_seed(scores, sizes) for sizes in (scores.inside, scores.outside)),
+                "the same" if first in (None, scores) else _inside_and_outside(first),
+                _inside_and_outside(more) if more else "-",
+            ]
+        )
+    heads = ["method", "configuration", "in, %", "out, %", "the ladder's preset, in / out", "4x the budget, in / out"]
+    return table(heads, lines)
+
+
+def _in_words(scores: Scores) -> str:
+    """Describe a configuration: its encoding, its layers and how often they are applied."""
+    layers, times = scores.labels["layers"], scores.labels["iterations"] or 1
+    parts = [
+        ENCODING_LOOKS[scores.labels["encoding"]].label,
+        f"{layers} layers" + (f", {times} times" if times > 1 else ""),
+    ]
+    return ", ".join([*parts, *(["few names first"] if few_names(scores) else [])])
+
+
+def _by_seed(scores: Scores, sizes: Sequence[int]) -> str:
+    """Write the average of each seed."""
+    return ", ".join(f"{100 * average:.1f}" for average in scores.averages(sizes))
+
+
+def _inside_and_outside(scores: Scores) -> str:
+    return f"{_by_seed(scores, scores.inside)} / {_by_seed(scores, scores.outside)}"
 
 
 def claims(results: Mapping[str, Result], drawn: Drawn) -> str:
@@ -227,6 +296,7 @@ def missing(results: Mapping[str, Result], drawn: Drawn) -> str:
 
 PARTS: dict[str, Callable[[Mapping[str, Result], Drawn], str]] = {
     "score": score,
+    "ladder": ladder,
     "verdicts": verdicts,
     "claims": claims,
     "figures": figures,
