@@ -5,21 +5,34 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+PLACES = ("--storage", "--runs")
+"""Options that say where workers meet: nothing that a number depends on, and a storage's URL may hold a password."""
+
 
 def provenance() -> dict[str, Any]:
     """Describe this run, to be stored beside whatever it measures."""
     return {
-        "command": shlex.join([_program(), *sys.argv[1:]]),
+        "command": shlex.join([_program(), *_without(PLACES, sys.argv[1:])]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
         "machine": machine(),
         "versions": {name: found for name in ("latentloop", "numpy", "torch") if (found := _version(name))},
     }
+
+
+def _without(options: Sequence[str], words: Sequence[str]) -> Iterator[str]:
+    """Yield the words of a command line but for some options and their values."""
+    after_option = False
+    for word in words:
+        if not after_option and word.partition("=")[0] not in options:
+            yield word
+        after_option = word in options
 
 
 def _program() -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,12 +14,13 @@ import pytest
 from experiment_documents import document
 from latentloop import cli
 from latentloop.commands import experiments
-from latentloop.errors import UserError
+from latentloop.errors import Terminated, UserError
 from latentloop.experiments import measure
 from latentloop.experiments.claims import claims
 from latentloop.experiments.store import result_path, stored_results, write_result
 from latentloop.experiments.sweep import Board
 from latentloop.experiments.table import EXPERIMENTS, experiment
+from latentloop.provenance import provenance
 from small_runs import command
 
 JOBS = experiment("rehearsal").jobs
@@ -188,6 +190,66 @@ def test_what_made_a_worker_fail_is_said(tmp_path, monkeypatch, capsys):
     words = [sys.executable, "-c", "print('step 1'); raise SystemExit('error: no space left')"]
     experiments._with_workers(words, 1, board, JOBS, tmp_path, 0)
     assert "worker 0: error: no space left" in capsys.readouterr().err
+
+
+def test_why_a_run_was_not_done_is_said(tmp_path, monkeypatch, run):
+    def broken(command, workers, board, jobs, *more):
+        trial, _ = board.take()
+        board.give_up(trial, "its run folder is damaged")
+
+    monkeypatch.setattr(experiments, "_with_workers", broken)
+    monkeypatch.chdir(tmp_path)
+    code, _, said = run("reproduce", NAMES[0], "--folder", "kept", "--runs", "runs")
+    assert code == 1
+    assert f"not done: {NAMES[0]}, its run folder is damaged" in " ".join(said.split())
+
+
+def test_every_interruption_goes_to_the_workers(tmp_path, monkeypatch):
+    words = "import signal, time; signal.signal(signal.SIGINT, lambda *_: open('one', 'w')); open('up', 'w'); time.sleep(60)"
+    monkeypatch.chdir(tmp_path)
+    worker = subprocess.Popen([sys.executable, "-c", words], start_new_session=True)
+    while not Path("up").exists():
+        time.sleep(0.05)
+    given = iter([Terminated()])
+
+    def wait(real=worker.wait):
+        while not Path("one").exists():  # it was told once, and has not ended
+            time.sleep(0.05)
+        for again in given:
+            raise again
+        return real(timeout=30)
+
+    monkeypatch.setattr(worker, "wait", wait)
+    experiments._stop([worker], KeyboardInterrupt())
+    assert worker.returncode == -signal.SIGTERM
+
+
+def test_an_unrelated_broken_result_does_not_spoil_finished_work(done, tmp_path):
+    folder = tmp_path / "kept"
+    shutil.copytree(done / "kept", folder)
+    (folder / "results" / "stable-seed0.json").write_text("{}")
+    ended = command("reproduce", "rehearsal", "--folder", str(folder), cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("stable-first", "a claim, not an experiment: `latentloop reproduce --claim stable-first`"),
+        ("discrete-debeta", "did you mean 'discrete-deberta'?"),
+        ("xyz", "choose from built-in, correction"),
+    ],
+)
+def test_an_unknown_experiment(run, name, said):
+    code, _, error = run("reproduce", name)
+    assert code == 2
+    assert said in " ".join(error.split())
+
+
+def test_where_workers_meet_is_not_stored(monkeypatch):
+    words = ["latentloop", "sweep", "a", "--storage", "postgresql://loop:secret@host/x", "--runs=there", "--weights"]
+    monkeypatch.setattr(sys, "argv", words)
+    assert provenance()["command"] == "latentloop sweep a --weights"
 
 
 def test_the_slurm_example_is_a_sweep_that_can_be_submitted_again(tmp_path):

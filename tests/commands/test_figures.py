@@ -53,7 +53,11 @@ def test_all_figures_that_have_results(run, folder, tmp_path):
         (("halting",), "cannot draw halting: it needs results of halting; run `latentloop reproduce halting`"),
         (("methods", "--output", "/dev/null/x"), "cannot write /dev/null/x/methods.png"),
         (("methods", "--formats", "gif"), "gif"),
-        (("all", "--scale", "paper"), "no figure has results in"),
+        (("methods", "--formats"), "--formats needs at least one of png, pdf, svg"),
+        (("all", "--scale", "paper"), "no figure has results in .*: run `latentloop reproduce paper`"),
+        (("all", "--scale", "further"), "run `latentloop reproduce further`"),
+        (("built-in", "--scale", "paper"), "unknown figure 'built-in' at the scale 'paper': choose from"),
+        (("all", "--scale", "tuning"), "the scale tuning has no figures"),
     ],
 )
 def test_mistakes_are_one_line(run, folder, words, message):

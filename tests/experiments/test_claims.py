@@ -74,6 +74,23 @@ def test_a_verdict_says_which_configurations_may_change_it():
     assert not {"discrete-unaided-seed0", "discrete-seed1", "continuous-4x-seed0"} & set(found.waiting)
 
 
+def test_a_configuration_without_seed_0_waits():
+    results = documents(continuous=0.0, discrete={"solved": 1.0, "loss": 2.0}, cot=0.0)
+    results |= documents(cot_few_names={"solved": 0.5, "loss": 0.5})
+    assert "cot-few-names-seed0" in decide("cot-limited", results).runs
+    del results["cot-few-names-seed0"]
+    found = decide("cot-limited", results)
+    assert "cot-seed0" in found.runs
+    assert "cot-few-names-seed0" in found.waiting
+
+
+def test_a_rule_needs_no_more_than_it_reads():
+    results = documents(corrected=0.5, corrected_layers2=0.5, discrete=0.5)
+    found = decide("correction-needs-layers", results)
+    assert found.missing == ()
+    assert {run.rpartition("-seed")[0] for run in found.runs} == {"corrected", "corrected-layers2", "discrete"}
+
+
 def test_points_are_read_with_all_seeds_of_the_table():
     results = documents(**dict.fromkeys(CORRECTION, 0.5))
     assert {"discrete-seed2", "corrected-seed2"} <= set(decide("correction-needs-layers", results).runs)

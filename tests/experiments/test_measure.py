@@ -1,16 +1,19 @@
 """What is measured of a run, on real tiny ones."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 import torch
 from rich.console import Console
 
-from latentloop.errors import MachineError, UserError
+from latentloop.errors import MachineError, Terminated, UserError
 from latentloop.evaluate.entropy import attention_entropy
 from latentloop.evaluate.flops import operations_per_problem
 from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.experiments.jobs import Job, Point
-from latentloop.experiments.measure import Interrupted, measure, run_folder, told
+from latentloop.experiments.measure import measure, measure_again, run_folder, told
 from latentloop.experiments.store import stored, write_result
 from latentloop.methods import METHODS
 from latentloop.model.capture import capture
@@ -85,8 +88,39 @@ def test_a_device_that_is_not_there_is_the_machines_fault(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_interrupted_is_an_interruption():
-    assert issubclass(Interrupted, KeyboardInterrupt)
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+@pytest.mark.parametrize("step_of_three", [1, 2])
+def test_an_interruption_ends_the_worker_also_in_the_last_step(tmp_path, monkeypatch, number, error, step_of_three):
+    one, real = job("stable"), loop.optimizer_step
+
+    def interrupted(run, step, *more):
+        if step == step_of_three:
+            os.kill(os.getpid(), number)
+        return real(run, step, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "optimizer_step", interrupted)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            measure(one, tmp_path, QUIET)
+    assert type(caught.value) is error
+    assert measure(one, tmp_path, QUIET)["training"]["steps"] == 3
+
+
+def test_other_weights_than_those_of_the_result_are_refused(tmp_path):
+    one = job("stable")
+    before = measure(one, tmp_path, QUIET, tmp_path / "weights")
+    assert measure_again(one, before, tmp_path / "weights")["average"] == before["average"]
+    LatentLoop.from_pretrained("laptop-add").save_pretrained(tmp_path / "weights" / one.name)
+    with pytest.raises(UserError, match="are not those of the stored result: its model is"):
+        measure_again(one, before, tmp_path / "weights")
+
+
+def test_a_run_that_has_lost_its_curve_says_so(tmp_path):
+    one = job("stable")
+    measure(one, tmp_path, QUIET)
+    (run_folder(one, tmp_path) / "metrics.jsonl").unlink()
+    with pytest.raises(UserError, match=r"has lost its metrics\.jsonl.*: move it away"):
+        measure(one, tmp_path, QUIET)
 
 
 def test_entropy_is_that_of_the_captured_weights():

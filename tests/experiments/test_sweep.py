@@ -214,7 +214,13 @@ def test_a_job_that_others_took_for_lost_can_still_be_given_back_or_up(storage, 
 
 
 @pytest.mark.parametrize(
-    "where", ["postgresql://loop:secret@127.0.0.1:1/none", "nonsense://x", "/dev/null/sweep.journal"]
+    "where",
+    [
+        "postgresql://loop:secret@127.0.0.1:1/none",
+        "postgresql://127.0.0.1:1/none?user=loop&password=secret",
+        "nonsense://x",
+        "/dev/null/sweep.journal",
+    ],
 )
 def test_a_storage_that_cannot_be_reached_is_one_line_without_the_password(where):
     with pytest.raises(UserError, match="cannot use the storage") as caught:

@@ -12,8 +12,9 @@ from latentloop.evaluate.pretrained import LatentLoop
 from latentloop.experiments import measure
 from latentloop.experiments.claims import decide
 from latentloop.experiments.jobs import EVALUATIONS, Evaluation, Job, Point
-from latentloop.experiments.store import read_result, write_result
+from latentloop.experiments.store import write_result
 from latentloop.experiments.table import EXPERIMENTS
+from latentloop.files import read_json
 from latentloop.report.ladder import FIGURES, NothingStoredError, caption, draw, fingerprint, missing, names_at, redraw
 from latentloop.report.palette import COLUMN, METHOD_LOOKS, PAGE, SMALLEST
 from latentloop.train.log import read_log
@@ -178,7 +179,7 @@ def test_figures_are_drawn_of_real_results(tmp_path, monkeypatch):
         curve = {name: [float(row[name]) for row in rows] for name in rows[-1] if name != "kind"}
         document = measure.result(job, trained, curve)
         write_result(tmp_path, document)
-        results[job.name] = read_result(tmp_path / "results" / f"{job.name}.json")
+        results[job.name] = read_json(tmp_path / "results" / f"{job.name}.json")
     drawn = {path.stem for path in redraw(None, results, tmp_path / "images", suffixes=(".svg",))}
     assert drawn == {name for name, figure in FIGURES.items() if figure.select(results, "laptop")}
     assert len(drawn) > 15

@@ -118,6 +118,7 @@ def reproduce(
         sys.exit(0 if _measure_claim(claim, folder) else 1)
     jobs = _jobs(names)
     missing = _missing(jobs, folder)
+    reasons: dict[str, str] = {}
     if missing:
         from latentloop.experiments.sweep import Board
 
@@ -136,10 +137,12 @@ def reproduce(
                 command, min(workers or gpus or os.cpu_count() or 1, len(missing)), board, missing, runs, gpus
             )
             _collect(board, folder)
+            reasons = board.reasons()
     left = _missing(jobs, folder)
     stderr.print(f"{len(jobs) - len(left)} of {len(jobs)} runs are in {folder}")
     if left:
-        stderr.print(f"not done: {', '.join(job.name for job in left)}")
+        for job in left:
+            stderr.print(f"not done: {job.name}{', ' + reasons[job.key] if job.key in reasons else ''}")
         sys.exit(1)
     chosen = [experiment(name) for name in names]
     _draw(chosen, folder)
@@ -153,6 +156,8 @@ def _measure_claim(name: str, folder: Path) -> bool:
     from latentloop.experiments.scores import jobs_of, load
 
     before = load(folder, "laptop")
+    if folder != SHIPPED and decide(name, before).missing:  # a folder with some runs, trained again
+        before = load(SHIPPED, "laptop") | before
     verdict = decide(name, before)
     jobs = [job for job in jobs_of("laptop") if job.name in verdict.runs]
     with_weights = [job for job in jobs if (folder / "weights" / job.name).is_dir()]
@@ -186,8 +191,15 @@ def _measure_claim(name: str, folder: Path) -> bool:
 
 def _jobs(names: Sequence[str]) -> list[Job]:
     """Return the runs of some experiments, each once, in the order they are named in."""
+    from latentloop.experiments.claims import claims
+
     if not names:
         raise UserError(f"name an experiment: one of {', '.join(EXPERIMENTS)}")
+    for name in names:
+        if name in claims():
+            raise UserError(
+                f"{name} is a claim, not an experiment: `latentloop reproduce --claim {name}` measures it again"
+            )
     return list({job.key: job for name in names for job in experiment(name).jobs}.values())
 
 
@@ -262,18 +274,27 @@ def _with_workers(
                 before = standing
                 time.sleep(REFRESH)
     except BaseException as error:
-        for worker in started:
-            if worker.poll() is None:
-                worker.send_signal(signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT)
-        stderr.print("waiting for workers to save; the same command resumes what they have")
-        for worker in started:
-            worker.wait()
+        _stop(started, error)
         raise
     failed = [number for number, worker in enumerate(started) if worker.returncode]
     if failed:
         for number in failed:
             stderr.print(f"worker {number}: {_last_line(runs / f'worker-{number}.log')}")
         stderr.print(f"workers {failed} failed: see {runs}/worker-*.log")
+
+
+def _stop(workers: Sequence[subprocess.Popen[bytes]], error: BaseException) -> None:
+    """Let workers save what they have, and wait for them; another interruption goes to them too."""
+    running = list(workers)
+    while running := [worker for worker in running if worker.poll() is None]:
+        for worker in running:
+            worker.send_signal(signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT)
+        stderr.print("waiting for workers to save; the same command resumes what they have")
+        try:
+            for worker in running:
+                worker.wait()
+        except KeyboardInterrupt as again:
+            error = again
 
 
 def _last_line(log: Path) -> str:
@@ -311,12 +332,16 @@ def _verdicts(chosen: Iterable[Experiment], folder: Path) -> Iterator[tuple[str,
     from latentloop.experiments.claims import claims, decide
     from latentloop.experiments.scores import load
 
-    results = load(folder, "laptop")
     about = {point.name for one in chosen for point in one.points}
-    for name, claim in claims().items():
-        if about & {point.name for point in EXPERIMENTS[claim.experiment].points}:
-            verdict = decide(name, results)
-            yield name, f"{verdict.outcome}{', so far' if verdict.waiting else ''}", verdict.because
+    concerned = [
+        name
+        for name, claim in claims().items()
+        if about & {point.name for point in EXPERIMENTS[claim.experiment].points}
+    ]
+    results = load(folder, "laptop") if concerned else {}
+    for name in concerned:
+        verdict = decide(name, results)
+        yield name, f"{verdict.outcome}{', so far' if verdict.waiting else ''}", verdict.because
 
 
 def _overview(folder: Path) -> "Group":

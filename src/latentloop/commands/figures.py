@@ -10,6 +10,7 @@ from latentloop.commands.terminal import output as standard_output
 from latentloop.errors import UserError
 from latentloop.experiments.jobs import Scale
 from latentloop.experiments.store import SHIPPED
+from latentloop.experiments.table import EXPERIMENTS
 from latentloop.files import check_writable
 
 if TYPE_CHECKING:
@@ -44,10 +45,14 @@ def figures(
     from latentloop.experiments.scores import load
     from latentloop.report.ladder import figure_named, missing, names_at, paths, redraw
 
+    if not names_at(scale):
+        raise UserError(f"the scale {scale} has no figures")
     for name in names:
         if name != ALL:
-            figure_named(name)
+            figure_named(name, scale)
     chosen = names_at(scale) if ALL in names else list(dict.fromkeys(names))
+    if not formats:
+        raise UserError("--formats needs at least one of png, pdf, svg")
     if folder != SHIPPED and not folder.is_dir():
         raise UserError(f"there is no folder {folder}: --folder is where experiments are stored")
     results = load(folder, scale)
@@ -68,7 +73,8 @@ def figures(
             written.append(path)
             advance(1)
     if not written:
-        raise UserError(f"no figure has results in {folder / 'results'}: run `latentloop reproduce ladder` first")
+        first = next(name for name, one in EXPERIMENTS.items() if one.figures and one.points[0].scale == scale)
+        raise UserError(f"no figure has results in {folder / 'results'}: run `latentloop reproduce {first}` first")
     for name in chosen:
         left = [job.name for job in missing(name, results, scale)]
         if left and paths(name, output, scale, suffixes)[0] in written:

@@ -101,8 +101,12 @@ class Evidence:
             for name, found in about.items()
             if comparable_labels(found, known[method].labels) and layers in (None, found["layers"])
         ]
-        self.waiting.update(POINTS[name].jobs[0].name for name in candidates if name not in known)
-        best = least_loss(known[name] for name in candidates if name in known)
+        first = {name: f"{name}-seed0" for name in candidates}  # the seed whose losses are compared
+        self.waiting.update(job for job in first.values() if job not in self.results)
+        measured = [known[name] for name in candidates if first[name] in self.results]
+        if not measured:
+            raise MissingError([first[method]])
+        best = least_loss(measured)
         wanted = {job.seed for job in POINTS[best.name].jobs} | set(range(seeds))
         missing = self._missing([f"{best.name}-seed{seed}" for seed in sorted(wanted)])
         if missing:

@@ -2,12 +2,13 @@
 
 import shutil
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
-from latentloop.errors import MachineError, UserError
+from latentloop.errors import MachineError, Terminated, UserError
 from latentloop.evaluate.entropy import attention_entropy
 from latentloop.evaluate.flops import operations_per_problem
 from latentloop.evaluate.generalization import evaluate_sizes
@@ -30,10 +31,6 @@ CURVE_POINTS = 120
 DIGITS = 5
 
 
-class Interrupted(KeyboardInterrupt):
-    """A run was stopped; its folder goes on where it stopped."""
-
-
 def run_folder(job: Job, runs: Path) -> Path:
     """Return where a job is trained."""
     return runs / f"{job.name}-{job.key}"
@@ -54,8 +51,8 @@ def measure(
         raise MachineError(str(error)) from error
     begin = _start(job, [SHIPPED / "weights", *([weights] if weights else [])])
     outcome = train(job.run, folder, fabric, resume=resume, weights=begin, console=console)
-    if outcome.reason != "done":
-        raise Interrupted
+    if outcome.signal is not None:  # its folder goes on where it stopped, also where that was the last step
+        raise Terminated if outcome.signal == Signals.SIGTERM else KeyboardInterrupt
     trained = LatentLoop.from_pretrained(folder / "last", device=fabric.device.type)
     document = result(job, trained, _curve(folder))
     if weights is not None:
@@ -74,6 +71,12 @@ def _start(job: Job, folders: list[Path]) -> Path | None:
 def measure_again(job: Job, before: Result, weights: Path) -> Result:
     """Measure stored weights once more; what is known of their training is kept."""
     trained = LatentLoop.from_pretrained(weights / job.name)
+    wanted = before["model"]["sha256"]
+    if trained.sha256 != wanted:
+        raise UserError(
+            f"the weights in {weights / job.name} are not those of the stored result: its model is {wanted[:12]}, these are "
+            f"{trained.sha256[:12]}; put the right ones there, or move them away"
+        )
     return result(job, trained, before["training"]["curve"]) | {"training": before["training"]}
 
 
@@ -155,6 +158,10 @@ def allowed(trained: LatentLoop, wanted: Evaluation) -> dict[str, dict[str, floa
 def _curve(folder: Path) -> dict[str, list[int | float | None]]:
     """Return a run's learning curve as columns, thinned out."""
     rows = [row for row in read_log(folder) if row["kind"] == "train"]
+    if not rows:
+        raise UserError(
+            f"{folder} has lost its metrics.jsonl, which learning curves are made of: move it away to train again"
+        )
     every = -(-len(rows) // CURVE_POINTS)
     rows = rows[every - 1 :: every]
     names = [name for name in rows[-1] if name not in ("kind", "lr") and isinstance(rows[-1][name], int | float)]

@@ -7,11 +7,12 @@ from statistics import fmean, median
 
 from latentloop.experiments.evidence import Decision, Evidence
 from latentloop.experiments.scores import Scores, least_loss
+from latentloop.experiments.table import RUNGS
 
 ROUNDING = 1e-9
 """What a share may be off by because it is a float."""
 PAPER_ENCODINGS = ("abpe", "rope", "nope", "deberta")
-PAPER_METHODS = ("feedforward", "recurrent", "cot", "continuous", "discrete", "corrected")
+PAPER_METHODS = RUNGS[:-1]
 
 
 def _low(scores: Scores, *sizes: int) -> float:
@@ -139,8 +140,7 @@ def _corrected_near_perfect(evidence: Evidence) -> Decision:
 
 
 def _correction_needs_layers(evidence: Evidence) -> Decision:
-    everything = {scores.name: scores for scores in evidence.points(*evidence.listed)}
-    two, four, discrete = (everything[name] for name in ("corrected-layers2", "corrected", "discrete"))
+    two, four, discrete = evidence.points("corrected-layers2", "corrected", "discrete")
     sizes = discrete.outside
     return Decision(
         met=_overlap(two, discrete, sizes) and _above(four, two, sizes),

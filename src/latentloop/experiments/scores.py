@@ -61,9 +61,9 @@ class Scores:
 
     @property
     def validation_loss(self) -> float:
-        """The loss of the first seed, the one that every point has."""
-        loss = (self.results[0].get("validation") or {}).get("loss")
-        return inf if loss is None else float(loss)
+        """The loss of seed 0, which decides between points; infinite where it is not measured."""
+        losses = [result["validation"].get("loss") for result in self.results if result["seed"] == 0]
+        return next((float(loss) for loss in losses if loss is not None), inf)
 
     def rows(self, nodes: int) -> list[dict[str, Any]]:
         """Return the rows of a size, one for each seed."""
@@ -72,10 +72,6 @@ class Scores:
     def solved(self, nodes: int, kind: str = "solved") -> float:
         """Return the share solved (or another share of the rows), the median of the seeds."""
         return float(median(row[kind] for row in self.rows(nodes)))
-
-    def has(self, kind: str) -> bool:
-        """Return whether every row has such a number."""
-        return all(row.get(kind) is not None for result in self.results for row in result["rows"])
 
     def average(self, sizes: Sequence[int], kind: str = "solved") -> float:
         """Return the mean over sizes of the share solved."""

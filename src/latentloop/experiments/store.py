@@ -29,6 +29,8 @@ ALLOWED = (1, 2, 4, 16)
 """Multiples of the iterations needed that a model is allowed."""
 ALLOWED_PROBLEMS = 64
 """Problems of each size that it is asked for that."""
+MEND = "move it away to measure again, or name another --folder (--storage, if it is in one)"
+"""How a result that cannot be used is mended."""
 ROW_SHARES = ("solved", "solved_low", "solved_high", "nodes_right", "false_halts", "cycles", "caps")
 ADAPTIVE_SHARES = ("solved_fixpoint", "solved_depth", "solved_paper", "solved_2x", "solved_4x")
 """Of methods whose number of iterations follows the problem: solved by every halting rule, and in more iterations."""
@@ -96,13 +98,6 @@ def result_path(folder: Path, name: str) -> Path:
     return folder / "results" / f"{name}.json"
 
 
-def read_result(path: Path) -> Result:
-    """Read a result; raise a UserError if the file is broken, or something else."""
-    document = read_json(path)
-    _check_form(document, path)
-    return document
-
-
 def checked(document: Result, job: Job, source: Path | str) -> Result:
     """Return a job's result, with labels as they are today; raise a UserError if it is not as ``measure`` writes it."""
     _check_form(document, source)
@@ -110,20 +105,16 @@ def checked(document: Result, job: Job, source: Path | str) -> Result:
         found = f"{document['point']}-seed{document['seed']}"
         raise UserError(f"cannot read {source}: it is the result of {shown(found)}, not of {job.name}")
     if document["key"] != job.key:
-        raise UserError(
-            f"{source} is of another configuration than {job.name} has today: move it away to measure again, "
-            "or name another --folder"
-        )
-    own, about = labels(job), document["labels"]
-    if about.get("method") != own["method"] or not about.keys() <= own.keys():
-        raise UserError(f"cannot read {source}: its labels are not those of a run of {own['method']}")
+        raise UserError(f"{source} is of another configuration than {job.name} has today: {MEND}")
     sizes = [row["nodes"] for row in document["rows"]]
     if sizes != list(job.evaluation.sizes):
-        raise UserError(f"cannot read {source}: its sizes should be {shown(job.evaluation.sizes)}, got {shown(sizes)}")
+        raise UserError(
+            f"cannot read {source}: its sizes should be {shown(job.evaluation.sizes)}, got {shown(sizes)}; {MEND}"
+        )
     for part, value, kind in _parts(document, job):
         if not kind.holds(value):
-            raise UserError(f"cannot read {source}: {part} must be {kind.words}, got {shown(value)}")
-    return document | {"labels": own}  # those that are stored may be of an earlier version
+            raise UserError(f"cannot read {source}: {part} must be {kind.words}, got {shown(value)}; {MEND}")
+    return document | {"labels": labels(job)}  # those that are stored may be of an earlier version
 
 
 def stored(job: Job, folder: Path) -> Result | None:
@@ -145,15 +136,17 @@ def write_result(folder: Path, document: Result) -> None:
 def _check_form(document: Any, source: Path | str) -> None:
     """Refuse what is no result at all."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise UserError(f"cannot read {source}: it is no result of an experiment (its format should be {FORMAT!r})")
+        raise UserError(
+            f"cannot read {source}: it is no result of an experiment (its format should be {FORMAT!r}); {MEND}"
+        )
     for name, kind in KINDS.items():
         if name not in document or not isinstance(document[name], kind):
-            raise UserError(f"cannot read {source}: its {name!r} is missing, or of another kind")
+            raise UserError(f"cannot read {source}: its {name!r} is missing, or of another kind; {MEND}")
     if not document["rows"] or not all(
         isinstance(row, dict) and {"nodes", "solved", "solved_low", "solved_high", "problems"} <= row.keys()
         for row in document["rows"]
     ):
-        raise UserError(f"cannot read {source}: its rows are no scores by size")
+        raise UserError(f"cannot read {source}: its rows are no scores by size; {MEND}")
 
 
 def _parts(document: Result, job: Job) -> Iterator[tuple[str, Any, Kind]]:

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import random
+import re
 import socket
 import threading
 import time
@@ -131,6 +132,7 @@ def _database(where: str) -> RDBStorage:
 
 
 def _without_password(where: str) -> str:
+    where = re.sub(r"([?&]password=)[^&]*", r"\1...", where)
     scheme, separator, rest = where.partition("://")
     user, at, host = rest.rpartition("@")
     return f"{scheme}{separator}{user.partition(':')[0]}{at}{host}" if separator and at else where
@@ -169,14 +171,11 @@ class Board:
 
     def standing(self) -> dict[str, Standing]:
         """Return how each job stands, by key."""
-        words: dict[TrialState, Standing] = {TrialState.COMPLETE: "done", TrialState.RUNNING: "running"}
         found = self._trials()
-        order: list[Standing] = ["done", "running", "waiting"]
+        states = {key: {trial.state for trial in found.get(key, [])} for key in self.jobs}
         return {
-            key: min(
-                (words.get(trial.state, "waiting") for trial in found.get(key, [])), key=order.index, default="waiting"
-            )
-            for key in self.jobs
+            key: "done" if TrialState.COMPLETE in all_of else "running" if TrialState.RUNNING in all_of else "waiting"
+            for key, all_of in states.items()
         }
 
     def results(self) -> dict[str, Result]:
@@ -196,6 +195,11 @@ class Board:
             for trial in trials
             if trial.state == TrialState.RUNNING and "beat" in trial.user_attrs
         }
+
+    def reasons(self) -> dict[str, str]:
+        """Return why jobs were not done when they were last tried, by key."""
+        trials = self._ask(self.study.get_trials, deepcopy=False, states=[TrialState.FAIL])
+        return {t.user_attrs["key"]: t.user_attrs["reason"] for t in trials if {"key", "reason"} <= t.user_attrs.keys()}
 
     def take(self, leave: Container[str] = ()) -> tuple[optuna.Trial, Job] | None:
         """Take the first of these jobs that waits, or None if there is none now; keys in ``leave`` are left to others."""

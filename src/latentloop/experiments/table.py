@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from difflib import get_close_matches
 from itertools import product
 from typing import Any
 
@@ -386,5 +387,7 @@ def experiment(name: str) -> Experiment:
     if name in single and name not in EXPERIMENTS:
         return Experiment(question=f"How does {name} do?", points=(single[name],))
     if name not in EXPERIMENTS:
-        raise UserError(f"unknown experiment {name!r}: {nearest(name, EXPERIMENTS)}")
+        alike = get_close_matches(name, [*EXPERIMENTS, *single], n=1)
+        hint = f"did you mean {alike[0]!r}?" if alike else nearest(name, EXPERIMENTS)
+        raise UserError(f"unknown experiment {name!r}: {hint}")
     return EXPERIMENTS[name]

@@ -250,10 +250,11 @@ FIGURES: dict[str, LadderFigure] = {
 """A new figure is a row here. Names are those of the files, and of ``figures`` in the table of experiments."""
 
 
-def figure_named(name: str) -> LadderFigure:
-    """Return a figure by name."""
-    if name not in FIGURES:
-        raise UserError(f"unknown figure {name!r}: {nearest(name, FIGURES)}")
+def figure_named(name: str, scale: Scale = "laptop") -> LadderFigure:
+    """Return a figure of a scale by name."""
+    if name not in names_at(scale):
+        where = "" if name not in FIGURES else f" at the scale {scale!r}"
+        raise UserError(f"unknown figure {name!r}{where}: {nearest(name, names_at(scale))}")
     return FIGURES[name]
 
 

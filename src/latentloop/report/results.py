@@ -165,7 +165,7 @@ def ladder(results: Mapping[str, Result], drawn: Drawn) -> str:
                 f"**{METHOD_LOOKS[method].label}**",
                 _in_words(scores),
                 *(_by_seed(scores, sizes) for sizes in (scores.inside, scores.outside)),
-                "the same" if first in (None, scores) else _inside_and_outside(first),
+                "the same" if first is None or first is scores else _inside_and_outside(first),
                 _inside_and_outside(more) if more else "-",
             ]
         )
