@@ -18,7 +18,7 @@ RULES = ("fixpoint", "depth", "paper", "2x", "4x")
 
 def with_steps(monkeypatch) -> None:
     """Give every point its steps, whether or not a pilot has timed it."""
-    monkeypatch.setattr(jobs, "pilot", lambda: dict.fromkeys(POINTS, 100))
+    monkeypatch.setattr(jobs, "pilot", lambda: {point.like or point.name: 100 for point in POINTS.values()})
 
 
 _LABELS: dict[str, dict] = {}

@@ -323,10 +323,6 @@ EXPERIMENTS: dict[str, Experiment] = {
                     _ladder(method, "few-names", curriculum=FEW_NAMES["curriculum"]),
                 )
             ),
-            _ladder("discrete", "unaided", **UNAIDED),
-            _ladder("discrete", "unaided-few-names", **UNAIDED, **FEW_NAMES),
-            _ladder("discrete", "plain", **PLAIN),
-            _ladder("discrete", "plain-few-names", **PLAIN | FEW_NAMES),
         ),
         figures=("curricula",),
     ),

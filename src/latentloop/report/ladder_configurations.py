@@ -339,9 +339,8 @@ def built_in(groups: Groups) -> Figure:
 
 def curricula(groups: Groups) -> Figure:
     """Draw averages in and out of distribution without and with a curriculum of few names."""
-    kinds = {key: place for place, key in enumerate(dict.fromkeys((s.method, *taken_away(s)) for s in groups.values()))}
     found = sorted(
-        some(groups.values()), key=lambda scores: (kinds[scores.method, *taken_away(scores)], few_names(scores))
+        some(groups.values()), key=lambda scores: (list(METHOD_LOOKS).index(scores.method), few_names(scores))
     )
     figure, (axes,) = page_figure(0.6 + 0.2 * len(found))
     _inside_and_outside(axes, found, [_first_names(scores) for scores in found])
@@ -351,12 +350,8 @@ def curricula(groups: Groups) -> Figure:
 
 
 def _first_names(scores: Scores) -> str:
-    """Name a configuration by its method, its training aids and its curriculum."""
-    method = METHOD_LOOKS[scores.method].label
-    away = taken_away(scores)
-    words = ["few names first"] if few_names(scores) else []
-    words += [] if scores.method != "discrete" else ["no read-outs" if away == ["read-outs"] else "plain"]
-    return f"{method}: {', '.join(words[::-1])}" if words else method
+    """Name a configuration by its method and its curriculum."""
+    return METHOD_LOOKS[scores.method].label + (": few names first" if few_names(scores) else "")
 
 
 def _inside_and_outside(axes: Axes, found: Sequence[Scores], labels: Sequence[str]) -> None:
