@@ -75,7 +75,7 @@ def test_small_numbers_are_seen_beside_large_ones():
 
 @pytest.mark.parametrize("name", ["curricula", "built-in"])
 def test_markers_of_a_row_do_not_hide_each_other(name):
-    axes = draw(name, documents(discrete=1.0, discrete_unaided=1.0, corrected=0.0)).axes[0]
+    axes = draw(name, documents(discrete=1.0, discrete_unaided=1.0, corrected=0.0, continuous=0.0)).axes[0]
     places = [line.get_ydata()[0] for line in axes.lines if line.get_marker() == "o"]
     assert len(places) > 2
     assert max(Counter(places).values()) == 1
