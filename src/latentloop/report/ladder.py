@@ -227,7 +227,7 @@ FIGURES: dict[str, LadderFigure] = {
         caption="Problems fully solved, averaged over sizes in and out of distribution, without and with a curriculum that "
         "begins with copies among four nodes and eight names. Both have the steps that a pilot gives them in the same time, "
         "but continuous and corrected with few names were timed after a faster engine, and have more steps than without. "
-        f"{BARS}",
+        f"{BARS} {ZOOM}",
         repeats=None, experiments=("curricula",), draw=configurations.curricula,
     ),
     "plain": LadderFigure(

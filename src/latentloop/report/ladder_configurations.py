@@ -344,7 +344,9 @@ def curricula(groups: Groups) -> Figure:
     )
     figure, (axes,) = page_figure(0.6 + 0.2 * len(found))
     _inside_and_outside(axes, found, [_first_names(scores) for scores in found])
-    axes.set_xlabel(f"{SOLVED}, average")
+    end = axis_end(spread(scores, sizes)[1] for scores in found for sizes in (scores.inside, scores.outside))
+    axes.set_xlim(-0.04 * end, 1.04 * end)
+    axes.set_xlabel(with_end(f"{SOLVED}, average", end))
     legend_above(figure, _inside_and_outside_entries(), 2)
     return figure
 
