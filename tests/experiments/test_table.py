@@ -22,7 +22,7 @@ from latentloop.experiments.store import (
     stored_results,
     write_result,
 )
-from latentloop.experiments.table import EXPERIMENTS, FEW_NAMES, LONGER, POINTS, STARTED, experiment
+from latentloop.experiments.table import EXPERIMENTS, FEW_NAMES, POINTS, STARTED, experiment
 from latentloop.files import read_json
 from latentloop.methods import METHODS, MethodConfig
 from latentloop.presets import preset
@@ -66,9 +66,9 @@ def test_a_method_begins_with_few_names_where_that_gives_the_lower_validation_lo
     assert (FEW_NAMES.items() <= POINTS[f"{method}-4x"].overrides.items()) == (method in STARTED)
 
 
-@pytest.mark.parametrize("method", LONGER)
-def test_a_longer_run_is_that_of_the_point_it_is_like(method):
-    longer, like = POINTS[f"{method}-4x"], POINTS[LONGER[method][0]]
+@pytest.mark.parametrize("name", [name for name in POINTS if name.endswith("-4x")])
+def test_a_longer_run_is_that_of_the_point_it_is_like(name):
+    longer, like = POINTS[name], POINTS[POINTS[name].like]
     assert longer.run == changed(like.run, steps=4 * like.run.train.steps)
 
 

@@ -130,7 +130,6 @@ def test_bands_are_intervals_of_problems():
     bands = _bands(draw("allowed", one).axes[0])
     assert bands[0] == pytest.approx((0, 5.7), abs=0.1)  # Wilson's, of 0 in 64: three equal seeds
     assert bands[1] == pytest.approx((36.6, 61.9), abs=0.1)  # the low end of 31 in 64, the high end of 32
-    assert ladder_methods.ALLOWED_PROBLEMS == measure.ALLOWED_PROBLEMS
     assert f"{measure.ALLOWED_PROBLEMS} problems of each size" in caption("allowed")
     for name in ("halting", "iterations"):
         three, longer = (_bands(axes) for axes in draw(name, one).axes[:2])

@@ -32,10 +32,6 @@ class Evaluation:
     allowed: tuple[int, ...]
     """Sizes at which a model is run longer than it needs."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
-
 
 EVALUATIONS: dict[Scale, Evaluation] = {
     "laptop": Evaluation(
@@ -104,7 +100,7 @@ class Job:
     @property
     def key(self) -> str:
         """A hash of everything that decides its result."""
-        content = {"run": self.run.chosen(), "evaluation": self.evaluation.to_dict()}
+        content = {"run": self.run.chosen(), "evaluation": vars(self.evaluation)}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -67,9 +67,14 @@ def best_of_each(groups: Groups) -> dict[str, Scores]:
 
 
 def with_longer(groups: Groups, methods: Iterable[str]) -> list[Scores]:
-    """Return points of methods that have more than the usual budget, and their preset's settings but for the curriculum."""
-    found = [s for s in of_methods(groups, methods) if s.labels["budget"] > 1 and s.labels["scale"] == "laptop"]
-    return [scores for scores in found if FEW_NAMES.keys() >= set(scores.labels["overrides"])]
+    """Return the point of each method that has more than the usual budget: of several, that most like its best one."""
+    found = []
+    for method in methods:
+        longer = [s for s in of_methods(groups, [method]) if s.labels["budget"] > 1 and s.labels["scale"] == "laptop"]
+        first = best(groups, method)
+        alike = [scores for scores in longer if first and scores.labels["encoding"] == first.labels["encoding"]]
+        found += (alike or longer)[:1]
+    return found
 
 
 def _presets(groups: Groups, chosen: Mapping[str, Scores]) -> dict[str, Scores]:

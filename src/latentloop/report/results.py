@@ -42,6 +42,7 @@ BESIDE = {
     "-deberta": "DeBERTa's encoding",
     "-layers2": "two layers",
     "-4x": "four times the budget",
+    "-deberta-4x": "DeBERTa's encoding, four times the budget",
 }
 """Configurations of a method that are shown beside those compared, by the end of their name."""
 
