@@ -200,9 +200,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         points=(
             *(_ladder(method, seeds=THREE) for method in RUNGS),
             *map(_longer, LONGER),
-            _ladder(
-                "corrected", "deberta-4x", budget=4.0, like="corrected-deberta", **GLOBAL
-            ),  # the paper's own best model
+            # The paper's own best model.
+            _ladder("corrected", "deberta-4x", budget=4.0, like="corrected-deberta", **GLOBAL),
             *(_ladder(method, "unaided", **UNAIDED) for method in ("continuous", "discrete", "corrected", "stable")),
         ),
         figures=(
