@@ -120,6 +120,12 @@ def test_a_longer_run_that_begins_with_few_names():
     assert 75 in [y for line in axes.lines for y in line.get_ydata()]
 
 
+def test_a_learning_curve_of_no_candidate_is_not_that_of_the_lowest_loss():
+    results = documents(stable={"solved": 1.0, "loss": 0.2}, stable_deberta={"solved": 1.0, "loss": 0.1})
+    (panel,) = [axes for axes in draw("learning", results).axes if axes.lines]
+    assert len(panel.lines) == 3  # the ladder's three seeds: stable-deberta tells what an aid is worth
+
+
 def test_what_is_not_timed_yet_can_be_missing(monkeypatch):
     results = documents(discrete=0.5)
     monkeypatch.setattr(jobs, "pilot", dict)

@@ -12,9 +12,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from latentloop.config.train import Stage
-from latentloop.experiments.scores import Scores
+from latentloop.experiments.scores import CONFIGURATIONS, Scores
 from latentloop.experiments.store import ALLOWED_PROBLEMS
-from latentloop.experiments.table import FEW_NAMES
+from latentloop.experiments.table import EXPERIMENTS, FEW_NAMES
 from latentloop.methods import METHODS
 from latentloop.report.ladder_parts import (
     SOLVED,
@@ -355,15 +355,17 @@ def learning(groups: Groups) -> Figure:
     columns = min(4, len(present))
     rows = -(-len(present) // columns)
     figure, panels = page_figure(1.45 * rows + 0.6, rows, columns, sharey=True)
+    compared = {point.name for name in CONFIGURATIONS for point in EXPERIMENTS[name].points}
+    candidates = {name: s for name, s in groups.items() if name in compared or s.labels["scale"] != "laptop"}
     shown: set[str] = set()
     for axes, method in zip(panels, present, strict=False):
         for scores in of_methods(groups, [method]):
-            variant = _variant(scores) or (CHOSEN if scores is best(groups, method) else None)
+            variant = _variant(scores) or (CHOSEN if scores is best(candidates, method) else None)
             if variant:
                 shown.add(variant)
                 kind = "right_number" if method == "cot" else "right_three"
                 _curve(axes, scores, kind, color=METHOD_LOOKS[method].color, **VARIANTS[variant])
-        axes.set_title(METHOD_LOOKS[method].label + (" (all numbers)" if method == "cot" else ""))
+        axes.set_title(METHOD_LOOKS[method].label + ("\n(all numbers)" if method == "cot" else ""))
         axes.set_xlim(left=0)
         percent_axis(axes)
     for axes in panels[len(present) :]:
