@@ -91,6 +91,8 @@ def try_out(folder: Path) -> None:
     run(program, "solve", "problem.txt", "--trace", folder=folder)
     run(program, "dataset", "--count", 10, "--output", "some.jsonl", folder=folder)
     run(program, "stress", "--quick", folder=folder)
+    if "stable-first" not in run(program, "reproduce", folder=folder).stdout:
+        sys.exit("reproduce does not list the claims")
     for words, extra in MISSING:
         refused(program, words, extra, folder)
 
