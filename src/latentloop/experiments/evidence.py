@@ -80,12 +80,8 @@ class Evidence:
 
     def at_equal_compute(self, *methods: str) -> list[Scores]:
         """Return all that is stored of some methods with the usual budget, at a laptop's scale."""
-        alike = {"scale": "laptop", "budget": 1}
-        return [
-            scores
-            for scores in grouped(self.results).values()
-            if scores.method in methods and all(scores.labels[name] == value for name, value in alike.items())
-        ]
+        found = [scores for scores in grouped(self.results).values() if scores.method in methods]
+        return [s for s in found if s.labels["scale"] == "laptop" and s.labels["budget"] == 1]
 
     def _missing(self, jobs: list[str]) -> list[str]:
         """Return which of a point's runs are wanted and not there."""

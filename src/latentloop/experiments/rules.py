@@ -36,8 +36,12 @@ def said(scores: Scores, sizes: Sequence[int]) -> str:
 def shares(scores: Scores, sizes: Sequence[int]) -> str:
     """Write an average over sizes: that of every seed, and the interval of all problems together."""
     low, high = scores.interval(sizes)
-    seeds = ", ".join(f"{100 * share:.1f}" for share in scores.averages(sizes))
-    return f"{seeds} % ({100 * low:.1f} .. {100 * high:.1f})"
+    return f"{by_seed(scores, sizes)} % ({100 * low:.1f} .. {100 * high:.1f})"
+
+
+def by_seed(scores: Scores, sizes: Sequence[int]) -> str:
+    """Write the average over sizes of every seed, in percent."""
+    return ", ".join(f"{100 * share:.1f}" for share in scores.averages(sizes))
 
 
 def _above(one: Scores, other: Scores, sizes: Sequence[int]) -> bool:

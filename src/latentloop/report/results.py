@@ -6,7 +6,7 @@ from typing import get_args
 
 from latentloop.experiments.claims import Outcome, Verdict, decide_all, listed
 from latentloop.experiments.jobs import MINUTES, TIMED, Scale
-from latentloop.experiments.rules import shares
+from latentloop.experiments.rules import by_seed, shares
 from latentloop.experiments.scores import Scores, grouped
 from latentloop.experiments.store import Result
 from latentloop.experiments.table import EXPERIMENTS, POINTS
@@ -165,7 +165,7 @@ def ladder(results: Mapping[str, Result], drawn: Drawn) -> str:
             [
                 f"**{METHOD_LOOKS[method].label}**",
                 _in_words(scores),
-                *(_by_seed(scores, sizes) for sizes in (scores.inside, scores.outside)),
+                *(by_seed(scores, sizes) for sizes in (scores.inside, scores.outside)),
                 "the same" if first is None or first is scores else _inside_and_outside(first),
                 _inside_and_outside(more) if more else "-",
             ]
@@ -184,13 +184,8 @@ def _in_words(scores: Scores) -> str:
     return ", ".join([*parts, *(["few names first"] if few_names(scores) else [])])
 
 
-def _by_seed(scores: Scores, sizes: Sequence[int]) -> str:
-    """Write the average of each seed."""
-    return ", ".join(f"{100 * average:.1f}" for average in scores.averages(sizes))
-
-
 def _inside_and_outside(scores: Scores) -> str:
-    return f"{_by_seed(scores, scores.inside)} / {_by_seed(scores, scores.outside)}"
+    return f"{by_seed(scores, scores.inside)} / {by_seed(scores, scores.outside)}"
 
 
 def claims(results: Mapping[str, Result], drawn: Drawn) -> str:
